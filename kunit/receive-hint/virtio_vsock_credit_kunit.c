@@ -7,7 +7,8 @@
  * The suite is the peer. It hands packets to the real receive path, within the
  * credit that it was given, and sees what comes back in a transport's
  * send_pkt(). It counts its credit as a Linux peer does, that is, it never has
- * more on its way than its own buffer size.
+ * more on its way than its own buffer size, or as another peer may, that does
+ * not mind its own buffer size.
  */
 #include <kunit/test.h>
 #include <linux/limits.h>
@@ -31,24 +32,44 @@ struct credit_ctx {
 	u8 *scratch;		/* PKT_MAX bytes to receive into */
 	/* The peer. */
 	u32 peer_buf_alloc;
+	bool unlimited;		/* does not mind its own buffer size */
 	u32 sent;
 	u32 told_fwd_cnt;
 	u32 told_buf_alloc;
 	int updates;
+	/* The last packet to the peer, while it is on its way. */
+	bool slow;
+	bool on_its_way;
+	u32 next_fwd_cnt;
+	u32 next_buf_alloc;
 };
 
 /* send_pkt() is not told whom it works for. Suites run one after the other. */
 static struct credit_ctx *credit_peer;
 
+static void credit_deliver(struct credit_ctx *ctx)
+{
+	if (!ctx->on_its_way)
+		return;
+
+	ctx->told_fwd_cnt = ctx->next_fwd_cnt;
+	ctx->told_buf_alloc = ctx->next_buf_alloc;
+	ctx->on_its_way = false;
+}
+
 static int credit_send_pkt(struct sk_buff *skb, struct net *net)
 {
 	struct virtio_vsock_hdr *hdr = virtio_vsock_hdr(skb);
+	struct credit_ctx *ctx = credit_peer;
 	int len = skb->len;
 
-	credit_peer->told_fwd_cnt = le32_to_cpu(hdr->fwd_cnt);
-	credit_peer->told_buf_alloc = le32_to_cpu(hdr->buf_alloc);
+	ctx->next_fwd_cnt = le32_to_cpu(hdr->fwd_cnt);
+	ctx->next_buf_alloc = le32_to_cpu(hdr->buf_alloc);
+	ctx->on_its_way = true;
+	if (!ctx->slow)
+		credit_deliver(ctx);
 	if (le16_to_cpu(hdr->op) == VIRTIO_VSOCK_OP_CREDIT_UPDATE)
-		credit_peer->updates++;
+		ctx->updates++;
 	kfree_skb(skb);
 
 	return len;
@@ -131,6 +152,11 @@ static struct credit_ctx *credit_connect(struct kunit *test, int type, u32 own,
 	ctx->vvs->peer_buf_alloc = peer;
 	ctx->peer_buf_alloc = peer;
 	ctx->told_buf_alloc = own;
+	/* The counters wrap in the middle of a case. */
+	ctx->sent = U32_MAX - SZ_32K;
+	ctx->told_fwd_cnt = ctx->sent;
+	ctx->vvs->fwd_cnt = ctx->sent;
+	ctx->vvs->last_fwd_cnt = ctx->sent;
 
 	lock_sock(sk_vsock(vsk));
 	vsk->transport = &credit_transport.transport;
@@ -176,10 +202,12 @@ static void credit_peer_packet(struct kunit *test, u16 op, u32 len, u32 flags)
 
 static u32 credit_left(const struct credit_ctx *ctx)
 {
-	s64 left = (s64)min(ctx->peer_buf_alloc, ctx->told_buf_alloc) -
-		   (ctx->sent - ctx->told_fwd_cnt);
+	u32 window = ctx->told_buf_alloc;
 
-	return max_t(s64, left, 0);
+	if (!ctx->unlimited)
+		window = min(window, ctx->peer_buf_alloc);
+
+	return max_t(s64, (s64)window - (u32)(ctx->sent - ctx->told_fwd_cnt), 0);
 }
 
 /* Too many small packets end a connection, whatever the credit. */
@@ -255,18 +283,14 @@ static void credit_stream_drained(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
 }
 
-/* The last packet that the peer can send before it knows of less than PKT_MAX
- * bytes, and the byte after it.
- */
-static void credit_stream_little_space(struct kunit *test)
+/* Half of the window is what the peer need not know of. */
+static void credit_stream_half_the_window(struct kunit *test)
 {
 	struct credit_ctx *ctx = credit_connect(test, SOCK_STREAM, SZ_256K, SZ_256K);
-	int i;
 
-	for (i = 0; i < 3; i++) {
-		credit_peer_send(test, SZ_64K, 0);
-		KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
-	}
+	credit_peer_send(test, SZ_128K, 0);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
 
 	credit_peer_send(test, 1, 0);
@@ -279,9 +303,39 @@ static void credit_stream_small_buffer(struct kunit *test)
 {
 	struct credit_ctx *ctx = credit_connect(test, SOCK_STREAM, SZ_16K, SZ_256K);
 
+	credit_peer_send(test, SZ_8K, 0);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_8K), SZ_8K);
+	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
+
 	credit_peer_send(test, 1, 0);
 	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 1), 1);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 1);
+}
+
+/* Who sends before it reads can send a whole window. */
+static void credit_stream_whole_window_unread(struct kunit *test)
+{
+	struct credit_ctx *ctx = credit_connect(test, SOCK_STREAM, SZ_256K, SZ_256K);
+
+	credit_peer_send(test, 4096, 0);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 4096), 4096);
+	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
+
+	KUNIT_EXPECT_EQ(test, credit_peer_send(test, SZ_256K, 0), SZ_256K);
+	KUNIT_EXPECT_EQ(test, ctx->updates, 1);
+}
+
+/* The same for a peer that has filled its own buffer size long before. */
+static void credit_stream_whole_window_unlimited_peer(struct kunit *test)
+{
+	struct credit_ctx *ctx = credit_connect(test, SOCK_STREAM, SZ_256K, SZ_64K);
+
+	ctx->unlimited = true;
+	credit_peer_send(test, 4096, 0);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 4096), 4096);
+	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
+
+	KUNIT_EXPECT_EQ(test, credit_peer_send(test, SZ_256K, 0), SZ_256K);
 }
 
 /* The peer's own buffer limits what it sends, too. */
@@ -359,16 +413,15 @@ static void credit_stream_low_water_mark_raised(struct kunit *test)
 static void credit_stream_partly_read_packet(struct kunit *test)
 {
 	struct credit_ctx *ctx = credit_connect(test, SOCK_STREAM, SZ_256K, SZ_256K);
-	u32 mark = SZ_128K - SZ_16K;
 
-	KUNIT_ASSERT_EQ(test, credit_set_rcvlowat(ctx, mark), 0);
+	WRITE_ONCE(sk_vsock(ctx->vsk)->sk_rcvlowat, SZ_128K + SZ_16K);
 	credit_peer_send(test, SZ_128K, 0);
-	/* 64 KiB untold, 32 KiB held by a packet of which 32 KiB are left. */
+	/* 64 KiB untold, and half of the other packet is read. */
 	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
 	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_32K), SZ_32K);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
-	KUNIT_ASSERT_EQ(test, credit_set_rcvlowat(ctx, 1), 0);
+	/* 128 KiB can be sent and 32 KiB are queued: one byte too many goes. */
 	WRITE_ONCE(sk_vsock(ctx->vsk)->sk_rcvlowat, SZ_128K + SZ_32K);
 	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 1), 1);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 1);
@@ -384,13 +437,13 @@ static void credit_seqpacket_drained(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ctx->updates, 0);
 }
 
-static void credit_seqpacket_little_space(struct kunit *test)
+static void credit_seqpacket_half_the_window(struct kunit *test)
 {
 	struct credit_ctx *ctx = credit_connect(test, SOCK_SEQPACKET, SZ_256K,
 						SZ_256K);
 	int i;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 2; i++) {
 		credit_peer_send(test, SZ_64K, VIRTIO_VSOCK_SEQ_EOM);
 		KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
 	}
@@ -399,6 +452,34 @@ static void credit_seqpacket_little_space(struct kunit *test)
 	credit_peer_send(test, 1, VIRTIO_VSOCK_SEQ_EOM);
 	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 1), 1);
 	KUNIT_EXPECT_EQ(test, ctx->updates, 1);
+}
+
+/* Messages, too, wake up a reader by the bytes that are queued. */
+static void credit_seqpacket_low_water_mark(struct kunit *test)
+{
+	struct credit_ctx *ctx = credit_connect(test, SOCK_SEQPACKET, SZ_256K,
+						SZ_256K);
+
+	KUNIT_ASSERT_EQ(test, credit_set_rcvlowat(ctx, SZ_256K - SZ_32K), 0);
+	credit_peer_send(test, SZ_64K, VIRTIO_VSOCK_SEQ_EOM);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, SZ_64K), SZ_64K);
+	KUNIT_EXPECT_EQ(test, ctx->updates, 1);
+}
+
+/* A window that was large enough for the message becomes just so. */
+static void credit_seqpacket_peer_shrinks_buffer(struct kunit *test)
+{
+	struct credit_ctx *ctx = credit_connect(test, SOCK_SEQPACKET, SZ_256K,
+						SZ_256K);
+
+	credit_peer_send(test, 20000, VIRTIO_VSOCK_SEQ_EOM);
+	credit_peer_send(test, 100000, 0);
+	credit_peer_set_buffer(test, 110000);
+	KUNIT_EXPECT_EQ(test, credit_left(ctx), 0);
+	KUNIT_EXPECT_EQ(test, credit_recv(ctx, 20000), 20000);
+	KUNIT_EXPECT_EQ(test, credit_peer_send(test, 5000,
+					       VIRTIO_VSOCK_SEQ_EOM), 5000);
+	KUNIT_EXPECT_EQ(test, ctx->vvs->msg_count, 1);
 }
 
 /* A message that needs the whole window follows one that used some of it. */
@@ -448,23 +529,26 @@ static void credit_seqpacket_small_peer_buffer(struct kunit *test)
 }
 
 /*
- * Random sizes of everything for a long time. The peer is stuck if it has no
- * credit, the receiver is not woken up, and space that was freed would let the
- * peer go on if it heard of it.
+ * Random sizes of everything for a long time, with answers to the peer that
+ * take their time. The peer is stuck if it has no credit, the receiver is not
+ * woken up, and space that was freed would let the peer go on if it heard of it.
  */
 struct credit_random_param {
 	const char *desc;
 	int type;
+	bool unlimited;
 	int seed;
 };
 
 static const struct credit_random_param credit_random_params[] = {
-	{ "stream 1", SOCK_STREAM, 1 },
-	{ "stream 2", SOCK_STREAM, 2 },
-	{ "stream 3", SOCK_STREAM, 3 },
-	{ "seqpacket 1", SOCK_SEQPACKET, 1 },
-	{ "seqpacket 2", SOCK_SEQPACKET, 2 },
-	{ "seqpacket 3", SOCK_SEQPACKET, 3 },
+	{ "stream 1", SOCK_STREAM, false, 1 },
+	{ "stream 2", SOCK_STREAM, false, 2 },
+	{ "stream 3, unlimited peer", SOCK_STREAM, true, 3 },
+	{ "stream 4, unlimited peer", SOCK_STREAM, true, 4 },
+	{ "seqpacket 1", SOCK_SEQPACKET, false, 1 },
+	{ "seqpacket 2", SOCK_SEQPACKET, false, 2 },
+	{ "seqpacket 3, unlimited peer", SOCK_SEQPACKET, true, 3 },
+	{ "seqpacket 4, unlimited peer", SOCK_SEQPACKET, true, 4 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(credit_random, credit_random_params, desc);
@@ -481,14 +565,17 @@ static void credit_random_never_stuck(struct kunit *test)
 {
 	const struct credit_random_param *p = test->param_value;
 	struct credit_ctx *ctx = credit_connect(test, p->type, SZ_256K, SZ_256K);
+	u32 eom = p->type == SOCK_STREAM ? 0 : VIRTIO_VSOCK_SEQ_EOM;
 	struct virtio_vsock_sock *vvs = ctx->vvs;
 	struct sock *sk = sk_vsock(ctx->vsk);
-	u32 rest = 0, size;
 	u32 least = 0;	/* A message that was begun still has to fit. */
 	struct rnd_state rnd;
+	u32 rest = 0, size;
 	bool readable;
-	int i, ret;
+	u64 sent = 0;
+	int i;
 
+	ctx->unlimited = p->unlimited;
 	prandom_seed_state(&rnd, p->seed);
 
 	for (i = 0; i < 100000; i++) {
@@ -496,29 +583,42 @@ static void credit_random_never_stuck(struct kunit *test)
 
 		switch (prandom_u32_state(&rnd) % 64) {
 		case 0:
+			/* A peer that does not know yet breaks the rules. */
+			ctx->slow = false;
 			size = SZ_1K + credit_random_size(&rnd, SZ_512K);
-			ret = credit_set_buffer(ctx, max(size, least));
-			KUNIT_ASSERT_EQ(test, ret, 0);
+			KUNIT_ASSERT_EQ(test, credit_set_buffer(ctx,
+								max(size, least)),
+					0);
 			break;
 		case 1:
 			size = SZ_1K + credit_random_size(&rnd, SZ_512K);
 			credit_peer_set_buffer(test, max(size, least));
 			break;
 		case 2:
-			/* What a peer could reach with an empty queue. */
-			if (p->type != SOCK_STREAM)
-				break;
 			size = credit_random_size(&rnd, window);
 			KUNIT_ASSERT_EQ(test, credit_set_rcvlowat(ctx, size), 0);
 			break;
-		case 3 ... 31:
+		case 3:
+			ctx->slow = !ctx->slow;
+			break;
+		case 4 ... 7:
+			credit_deliver(ctx);
+			break;
+		case 8 ... 31:
 			if (!rest) {
 				rest = credit_random_size(&rnd, window);
-				least = p->type == SOCK_STREAM ? 0 : rest;
+				least = eom ? rest : 0;
 			}
-			rest -= credit_peer_send(test, rest, VIRTIO_VSOCK_SEQ_EOM);
+			size = credit_peer_send(test, rest, eom);
+			sent += size;
+			rest -= size;
 			if (!rest)
 				least = 0;
+			/* The last credit never leaves the peer in the dark. */
+			if (size && !credit_left(ctx) && !ctx->on_its_way)
+				KUNIT_ASSERT_EQ_MSG(test, vvs->fwd_cnt,
+						    ctx->told_fwd_cnt,
+						    "starved at step %d", i);
 			break;
 		default:
 			credit_recv(ctx, credit_random_size(&rnd, PKT_MAX));
@@ -526,23 +626,23 @@ static void credit_random_never_stuck(struct kunit *test)
 		}
 		KUNIT_ASSERT_EQ_MSG(test, sk->sk_err, 0, "step %d", i);
 
-		if (p->type == SOCK_STREAM)
-			readable = vvs->rx_bytes >= (u32)sk->sk_rcvlowat;
-		else
-			readable = vvs->msg_count;
-		if (!readable && !credit_left(ctx))
+		readable = vvs->rx_bytes >= (u32)sk->sk_rcvlowat &&
+			   (!eom || vvs->msg_count);
+		if (!readable && !credit_left(ctx) && !ctx->on_its_way)
 			KUNIT_ASSERT_EQ_MSG(test, vvs->fwd_cnt, ctx->told_fwd_cnt,
 					    "stuck at step %d", i);
 	}
 
 	/* It was not idle. */
-	KUNIT_EXPECT_GT(test, vvs->fwd_cnt, SZ_8M);
+	KUNIT_EXPECT_GT(test, sent, SZ_4M);
 }
 
 static struct kunit_case credit_cases[] = {
 	KUNIT_CASE(credit_stream_drained),
-	KUNIT_CASE(credit_stream_little_space),
+	KUNIT_CASE(credit_stream_half_the_window),
 	KUNIT_CASE(credit_stream_small_buffer),
+	KUNIT_CASE(credit_stream_whole_window_unread),
+	KUNIT_CASE(credit_stream_whole_window_unlimited_peer),
 	KUNIT_CASE(credit_stream_small_peer_buffer),
 	KUNIT_CASE(credit_stream_peer_shrinks_buffer),
 	KUNIT_CASE(credit_stream_update_is_not_answered),
@@ -551,7 +651,9 @@ static struct kunit_case credit_cases[] = {
 	KUNIT_CASE(credit_stream_low_water_mark_raised),
 	KUNIT_CASE(credit_stream_partly_read_packet),
 	KUNIT_CASE(credit_seqpacket_drained),
-	KUNIT_CASE(credit_seqpacket_little_space),
+	KUNIT_CASE(credit_seqpacket_half_the_window),
+	KUNIT_CASE(credit_seqpacket_low_water_mark),
+	KUNIT_CASE(credit_seqpacket_peer_shrinks_buffer),
 	KUNIT_CASE(credit_seqpacket_largest_message),
 	KUNIT_CASE(credit_seqpacket_largest_message_begun),
 	KUNIT_CASE(credit_seqpacket_small_peer_buffer),

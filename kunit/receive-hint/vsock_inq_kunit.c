@@ -24,11 +24,18 @@
 struct inq_ctx {
 	struct socket *sock;
 	struct vsock_sock *vsk;
-	s64 has_data;		/* what the transport says is queued */
+	s64 has_data;		/* bytes queued on a stream, or messages */
 	s64 has_data_after;	/* the same, once something was dequeued */
 	int asked;		/* how often it was asked since then */
 	int peer_shutdown;	/* arrives together with the data */
 	int sk_err;		/* the same */
+	bool transport_gone;	/* the same */
+};
+
+/* Control messages are read where they are written. */
+union inq_control {
+	struct cmsghdr cmsg;
+	u8 buf[CMSG_SPACE(sizeof(int))];
 };
 
 static struct inq_ctx *inq_ctx_of(struct vsock_sock *vsk)
@@ -41,12 +48,16 @@ static s64 inq_stream_has_data(struct vsock_sock *vsk)
 	struct inq_ctx *ctx = inq_ctx_of(vsk);
 
 	ctx->asked++;
-	return ctx->has_data;
+	/* The bytes of a seqpacket socket are nobody's business. */
+	return sk_vsock(vsk)->sk_type == SOCK_STREAM ? ctx->has_data : -EIO;
 }
 
 static u32 inq_seqpacket_has_data(struct vsock_sock *vsk)
 {
-	return inq_stream_has_data(vsk);
+	struct inq_ctx *ctx = inq_ctx_of(vsk);
+
+	ctx->asked++;
+	return ctx->has_data;
 }
 
 static u64 inq_stream_rcvhiwat(struct vsock_sock *vsk)
@@ -77,6 +88,8 @@ static ssize_t inq_stream_dequeue(struct vsock_sock *vsk, struct msghdr *msg,
 	ctx->asked = 0;
 	vsk->peer_shutdown |= ctx->peer_shutdown;
 	sk_vsock(vsk)->sk_err = ctx->sk_err;
+	if (ctx->transport_gone)
+		vsk->transport = NULL;
 
 	return 1;
 }
@@ -84,8 +97,7 @@ static ssize_t inq_stream_dequeue(struct vsock_sock *vsk, struct msghdr *msg,
 static ssize_t inq_seqpacket_dequeue(struct vsock_sock *vsk, struct msghdr *msg,
 				     int flags)
 {
-	/* A message of one byte. An error would hide that it was received. */
-	inq_ctx_of(vsk)->sk_err = 0;
+	/* A message of one byte. */
 	iov_iter_advance(&msg->msg_iter, 1);
 
 	return inq_stream_dequeue(vsk, msg, 1, flags);
@@ -288,9 +300,29 @@ static void inq_ended_with_data_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, inq, 100);
 }
 
+/* Both kinds of socket; what they have in common. */
+struct inq_type_param {
+	const char *desc;
+	int type;
+};
+
+static const struct inq_type_param inq_type_params[] = {
+	{ "stream", SOCK_STREAM },
+	{ "seqpacket", SOCK_SEQPACKET },
+};
+
+KUNIT_ARRAY_PARAM_DESC(inq_type, inq_type_params, desc);
+
+static struct inq_ctx *inq_connect_param(struct kunit *test)
+{
+	const struct inq_type_param *p = test->param_value;
+
+	return inq_connect(test, p->type);
+}
+
 static void inq_end_of_file(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct inq_ctx *ctx = inq_connect_param(test);
 	int inq;
 
 	ctx->vsk->peer_shutdown = SHUTDOWN_MASK;
@@ -300,7 +332,7 @@ static void inq_end_of_file(struct kunit *test)
 
 static void inq_local_shutdown(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct inq_ctx *ctx = inq_connect_param(test);
 	int inq;
 
 	sk_vsock(ctx->vsk)->sk_shutdown = RCV_SHUTDOWN;
@@ -321,7 +353,7 @@ static void inq_connection_done(struct kunit *test)
 
 static void inq_transport_gone(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct inq_ctx *ctx = inq_connect_param(test);
 	int inq;
 
 	inq_disconnect(ctx);
@@ -330,28 +362,81 @@ static void inq_transport_gone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, inq, 1);
 }
 
+static void inq_transport_goes_meanwhile(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect_param(test);
+	int inq;
+
+	ctx->has_data = 1;
+	ctx->transport_gone = true;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+}
+
 static void inq_peek(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	const struct inq_type_param *p = test->param_value;
+	struct inq_ctx *ctx = inq_connect_param(test);
 	int inq;
 
 	ctx->has_data = 8;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, MSG_PEEK, &inq), 1);
-	KUNIT_EXPECT_EQ(test, inq, 8);
+	KUNIT_EXPECT_EQ(test, inq, p->type == SOCK_STREAM ? 8 : 1);
+}
+
+static void inq_truncated(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_SEQPACKET);
+	int inq;
+
+	ctx->has_data = 2;
+	ctx->has_data_after = 1;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, MSG_TRUNC, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, 1);
 }
 
 static void inq_zero_length(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	const struct inq_type_param *p = test->param_value;
+	struct inq_ctx *ctx = inq_connect_param(test);
 	int inq;
 
 	ctx->has_data = 8;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
-	KUNIT_EXPECT_EQ(test, inq, 8);
+	KUNIT_EXPECT_EQ(test, inq, p->type == SOCK_STREAM ? 8 : 1);
 
 	ctx->has_data = 0;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
 	KUNIT_EXPECT_EQ(test, inq, 0);
+
+	sk_vsock(ctx->vsk)->sk_err = ECONNRESET;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+}
+
+/* A low-water mark is for those who wait. */
+static void inq_below_low_water_mark(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	int inq;
+
+	sk_vsock(ctx->vsk)->sk_rcvlowat = 100;
+	ctx->has_data = 9;
+	ctx->has_data_after = 8;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, 8);
+}
+
+/* No number of bytes that are queued is taken for an error. */
+static void inq_recv_from_large_queue(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	int inq;
+
+	ctx->has_data = (s64)INT_MAX + 2;
+	ctx->has_data_after = (s64)INT_MAX + 1;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, INT_MAX);
 }
 
 static void inq_failed_would_block(struct kunit *test)
@@ -415,13 +500,13 @@ static void inq_not_asked(struct kunit *test)
 {
 	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
 	struct msghdr msg = { .msg_inq = UNTOUCHED };
-	u8 control[CMSG_SPACE(sizeof(int))] = {};
+	union inq_control control = {};
 	u8 byte;
 	struct kvec vec = { .iov_base = &byte, .iov_len = 1 };
 
 	ctx->has_data = 1;
 	ctx->has_data_after = 8;
-	msg.msg_control = control;
+	msg.msg_control = &control;
 	msg.msg_controllen = sizeof(control);
 	KUNIT_EXPECT_EQ(test, kernel_recvmsg(ctx->sock, &msg, &vec, 1, 1,
 					     MSG_DONTWAIT), 1);
@@ -482,13 +567,13 @@ static void inq_so_inq_message(struct kunit *test)
 {
 	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
 	struct msghdr msg = { .msg_inq = UNTOUCHED };
-	u8 control[CMSG_SPACE(sizeof(int))] = {};
-	struct cmsghdr *cmsg = (struct cmsghdr *)control;
+	union inq_control control = {};
+	struct cmsghdr *cmsg = &control.cmsg;
 
 	KUNIT_ASSERT_EQ(test, inq_set_so_inq(ctx, 1, sizeof(int)), 0);
 	ctx->has_data = 1;
 	ctx->has_data_after = 8;
-	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, control, sizeof(control)),
+	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, &control, sizeof(control)),
 			1);
 	KUNIT_EXPECT_EQ(test, msg.msg_controllen, 0);
 	KUNIT_EXPECT_EQ(test, cmsg->cmsg_level, SOL_SOCKET);
@@ -502,15 +587,27 @@ static void inq_so_inq_message(struct kunit *test)
 static void inq_so_inq_unknown(struct kunit *test)
 {
 	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
-	u8 control[CMSG_SPACE(sizeof(int))] = {};
+	union inq_control control = {};
 	struct msghdr msg = {};
 
 	KUNIT_ASSERT_EQ(test, inq_set_so_inq(ctx, 1, sizeof(int)), 0);
 	ctx->has_data = 1;
 	ctx->has_data_after = -EIO;
-	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, control, sizeof(control)),
+	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, &control, sizeof(control)),
 			1);
 	KUNIT_EXPECT_EQ(test, msg.msg_controllen, sizeof(control));
+}
+
+/* There is no room for the message: the data is what matters. */
+static void inq_so_inq_no_room(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct msghdr msg = {};
+
+	KUNIT_ASSERT_EQ(test, inq_set_so_inq(ctx, 1, sizeof(int)), 0);
+	ctx->has_data = 1;
+	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, NULL, 0), 1);
+	KUNIT_EXPECT_EQ(test, msg.msg_flags & MSG_CTRUNC, MSG_CTRUNC);
 }
 
 /* io_uring's question does not put a control message into a program's buffer. */
@@ -518,11 +615,11 @@ static void inq_io_uring_gets_no_message(struct kunit *test)
 {
 	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
 	struct msghdr msg = { .msg_get_inq = 1, .msg_inq = UNTOUCHED };
-	u8 control[CMSG_SPACE(sizeof(int))] = {};
+	union inq_control control = {};
 
 	ctx->has_data = 1;
 	ctx->has_data_after = 8;
-	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, control, sizeof(control)),
+	KUNIT_EXPECT_EQ(test, inq_recv_cmsg(ctx, &msg, &control, sizeof(control)),
 			1);
 	KUNIT_EXPECT_EQ(test, msg.msg_inq, 8);
 	KUNIT_EXPECT_EQ(test, msg.msg_controllen, sizeof(control));
@@ -535,9 +632,13 @@ static int inq_siocinq(struct kunit *test, struct inq_ctx *ctx)
 	unsigned long uaddr;
 	int val = UNTOUCHED;
 
+	if (!IS_ENABLED(CONFIG_MMU))
+		kunit_skip(test, "needs CONFIG_MMU");
+
 	uaddr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
 			      MAP_ANONYMOUS | MAP_PRIVATE, 0);
 	KUNIT_ASSERT_NE_MSG(test, uaddr, 0, "no user memory");
+	KUNIT_ASSERT_LT_MSG(test, uaddr, TASK_SIZE, "no user memory");
 	KUNIT_ASSERT_EQ(test, ops->ioctl(ctx->sock, SIOCINQ, uaddr), 0);
 	KUNIT_ASSERT_EQ(test, copy_from_user(&val, (void __user *)uaddr,
 					     sizeof(val)), 0);
@@ -555,14 +656,11 @@ static void inq_siocinq_agrees(struct kunit *test)
 }
 
 #ifdef CONFIG_BPF_SYSCALL
-/* Redirect @len bytes to the socket, as a verdict program does. */
-static struct sk_psock *inq_redirect(struct kunit *test, struct inq_ctx *ctx,
-				     size_t len)
+/* Put the socket into a sockmap, as far as a receive is concerned. */
+static struct sk_psock *inq_sockmap(struct kunit *test, struct inq_ctx *ctx)
 {
 	struct sock *sk = sk_vsock(ctx->vsk);
 	struct sk_psock *psock;
-	struct sk_msg *msg;
-	struct page *page;
 
 	psock = sk_psock_init(sk, NUMA_NO_NODE);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(psock));
@@ -572,41 +670,130 @@ static struct sk_psock *inq_redirect(struct kunit *test, struct inq_ctx *ctx,
 		KUNIT_FAIL_AND_ABORT(test, "the socket takes no psock");
 	}
 
-	page = alloc_page(GFP_KERNEL | __GFP_ZERO);
-	msg = kzalloc_obj(*msg);
-	if (!page || !msg) {
-		sk_psock_put(sk, psock);
-		KUNIT_FAIL_AND_ABORT(test, "out of memory");
-	}
-	sk_msg_init(msg);
-	sk_msg_page_add(msg, page, len, 0);
-	put_page(page);
-	sk_mem_charge(sk, len);
-	atomic_add(len, &sk->sk_rmem_alloc);
-	sk_psock_queue_msg(psock, msg);
-
 	return psock;
 }
 
+/* Redirect @len bytes, at most a page, as a verdict program does. */
+static void inq_redirect(struct kunit *test, struct sk_psock *psock, size_t len)
+{
+	struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	struct sk_msg *msg = kzalloc_obj(*msg);
+
+	if (!page || !msg) {
+		if (page)
+			put_page(page);
+		kfree(msg);
+		sk_psock_put(psock->sk, psock);
+		KUNIT_FAIL_AND_ABORT(test, "out of memory");
+	}
+
+	sk_msg_init(msg);
+	sk_msg_page_add(msg, page, len, 0);
+	put_page(page);
+	sk_mem_charge(psock->sk, len);
+	atomic_add(len, &psock->sk->sk_rmem_alloc);
+	sk_psock_queue_msg(psock, msg);
+}
+
+/* One byte is taken from the psock, the rest counts as what is queued does. */
 static void inq_sockmap_data_left(struct kunit *test)
 {
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
-	struct sk_psock *psock = inq_redirect(test, ctx, 100);
+	const struct inq_type_param *p = test->param_value;
+	struct inq_ctx *ctx = inq_connect_param(test);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
 	int inq;
 
-	/* One byte is taken from the psock. */
+	inq_redirect(test, psock, 100);
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, p->type == SOCK_STREAM ? 99 : 1);
+
 	ctx->has_data = 8;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
-	KUNIT_EXPECT_EQ(test, inq, 107);
-	KUNIT_EXPECT_EQ(test, inq_siocinq(test, ctx), 107);
+	KUNIT_EXPECT_EQ(test, inq, p->type == SOCK_STREAM ? 106 : 1);
 	sk_psock_put(sk_vsock(ctx->vsk), psock);
 }
-#else
-static void inq_sockmap_data_left(struct kunit *test)
+
+static void inq_sockmap_siocinq(struct kunit *test)
 {
-	kunit_skip(test, "needs CONFIG_BPF_SYSCALL");
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	int ret;
+
+	ctx->has_data = 8;
+	inq_redirect(test, psock, 100);
+	ret = inq_siocinq(test, ctx);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+	KUNIT_EXPECT_EQ(test, ret, 108);
 }
-#endif
+
+static void inq_sockmap_zero_length(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	int inq;
+
+	inq_redirect(test, psock, 100);
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
+	KUNIT_EXPECT_EQ(test, inq, 100);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+}
+
+static void inq_sockmap_error_queue(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	int inq;
+
+	inq_redirect(test, psock, 100);
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, MSG_ERRQUEUE, &inq), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, inq, UNTOUCHED);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+}
+
+/* The last byte of the psock says that the end comes next, and it does. */
+static void inq_sockmap_end(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	int inq;
+
+	inq_redirect(test, psock, 1);
+	ctx->vsk->peer_shutdown = SHUTDOWN_MASK;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 0);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+}
+
+static void inq_sockmap_error(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	int inq;
+
+	sk_vsock(ctx->vsk)->sk_err = ECONNRESET;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), -ECONNRESET);
+	KUNIT_EXPECT_EQ(test, inq, UNTOUCHED);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+}
+
+/* Data that is on its way to the psock comes before the end. */
+static void inq_sockmap_end_after_the_data(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
+	struct sk_psock *psock = inq_sockmap(test, ctx);
+	struct sk_buff *skb = alloc_skb(0, GFP_KERNEL);
+	int inq;
+
+	if (skb)
+		skb_queue_tail(&psock->ingress_skb, skb);
+	ctx->vsk->peer_shutdown = SHUTDOWN_MASK;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, inq, UNTOUCHED);
+	sk_psock_put(sk_vsock(ctx->vsk), psock);
+}
+#endif /* CONFIG_BPF_SYSCALL */
 
 static struct kunit_case inq_cases[] = {
 	KUNIT_CASE_PARAM(inq_stream_left, inq_left_gen_params),
@@ -614,12 +801,16 @@ static struct kunit_case inq_cases[] = {
 	KUNIT_CASE_PARAM(inq_transport_cannot_tell, inq_unknown_gen_params),
 	KUNIT_CASE_PARAM(inq_drained_and_ended, inq_ended_gen_params),
 	KUNIT_CASE(inq_ended_with_data_left),
-	KUNIT_CASE(inq_end_of_file),
-	KUNIT_CASE(inq_local_shutdown),
+	KUNIT_CASE_PARAM(inq_end_of_file, inq_type_gen_params),
+	KUNIT_CASE_PARAM(inq_local_shutdown, inq_type_gen_params),
 	KUNIT_CASE(inq_connection_done),
-	KUNIT_CASE(inq_transport_gone),
-	KUNIT_CASE(inq_peek),
-	KUNIT_CASE(inq_zero_length),
+	KUNIT_CASE_PARAM(inq_transport_gone, inq_type_gen_params),
+	KUNIT_CASE_PARAM(inq_transport_goes_meanwhile, inq_type_gen_params),
+	KUNIT_CASE_PARAM(inq_peek, inq_type_gen_params),
+	KUNIT_CASE(inq_truncated),
+	KUNIT_CASE_PARAM(inq_zero_length, inq_type_gen_params),
+	KUNIT_CASE(inq_below_low_water_mark),
+	KUNIT_CASE(inq_recv_from_large_queue),
 	KUNIT_CASE(inq_failed_would_block),
 	KUNIT_CASE(inq_failed_out_of_band),
 	KUNIT_CASE(inq_failed_unconnected),
@@ -630,9 +821,18 @@ static struct kunit_case inq_cases[] = {
 	KUNIT_CASE(inq_so_inq_is_inherited),
 	KUNIT_CASE(inq_so_inq_message),
 	KUNIT_CASE(inq_so_inq_unknown),
+	KUNIT_CASE(inq_so_inq_no_room),
 	KUNIT_CASE(inq_io_uring_gets_no_message),
 	KUNIT_CASE_PARAM(inq_siocinq_agrees, inq_left_gen_params),
-	KUNIT_CASE(inq_sockmap_data_left),
+#ifdef CONFIG_BPF_SYSCALL
+	KUNIT_CASE_PARAM(inq_sockmap_data_left, inq_type_gen_params),
+	KUNIT_CASE(inq_sockmap_siocinq),
+	KUNIT_CASE(inq_sockmap_zero_length),
+	KUNIT_CASE(inq_sockmap_error_queue),
+	KUNIT_CASE(inq_sockmap_end),
+	KUNIT_CASE(inq_sockmap_error),
+	KUNIT_CASE(inq_sockmap_end_after_the_data),
+#endif
 	{}
 };
 
