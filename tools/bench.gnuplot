@@ -11,13 +11,14 @@ if (kind eq 'png') {
 }
 set output out
 
-array titles[7] = [ "Entries into the receive path per message, io_uring multishot", \
+array titles[8] = [ "Entries into the receive path per message, io_uring multishot", \
 	"Packets per round trip", \
 	"Receiver, io_uring multishot: guest instructions per message", \
 	"Round trip, io_uring multishot: guest instructions per message", \
 	"Receiver, blocking recv(): guest instructions per message", \
 	"Round trip, blocking recv(): guest instructions per message", \
-	"recv() of a queued message: guest instructions per call" ]
+	"recv() draining a queue of 15: guest instructions per call", \
+	"recv() that leaves messages queued: guest instructions per call" ]
 
 set style data histograms
 set style histogram clustered gap 1
@@ -34,7 +35,7 @@ set key at screen 0.99,0.985 right top horizontal samplen 1
 number(v) = v < 100 ? sprintf('%.2f', v) : v < 10000 ? sprintf('%.0f', v) : sprintf('%.1fk', v / 1000)
 
 set multiplot layout 4,2 title note font ',12' margins 0.05,0.99,0.05,0.93 spacing 0.05,0.085
-do for [i = 0:6] {
+do for [i = 0:7] {
 	set title titles[i + 1]
 	plot data index i using 2:xtic(1) title 'base' lc rgb '#a9b4c0', \
 	     '' index i using 3 title 'patched' lc rgb '#2b7bba', \
