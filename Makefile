@@ -34,11 +34,12 @@ kselftest: ## the self tests of what the stack touches, in a guest (SUITE=<name>
 
 .PHONY: check-debug
 check-debug: ## suites and self tests under KASAN, lockdep, kmemleak, DEBUG_VM and page poisoning
-	@DEBUG=1 tools/kunit
-	@DEBUG=1 tools/kselftest
+	@DEBUG=1 tools/check
 
 .PHONY: check-all
-check-all: check check-debug mutants ## check, check-debug and mutants
+check-all: check check-debug mutants ## check, check-debug and mutants, and a million messages and 100,000 closes over vsock
+	@VSOCK_CREDIT_MESSAGES=1000000 tools/kselftest vsock_credit
+	@VSOCK_URING_CLOSE_ROUNDS=100000 tools/kselftest vsock_uring_test
 
 .PHONY: mutants
 mutants: ## puts known bugs back one at a time; each must turn its named test red (SUITE=<name>)

@@ -246,11 +246,12 @@ quietly() {
 	_tick "$_label" 7>&- 8>&- 9>&- &
 	_ticker=$!
 	_old_exit=$_EXIT
-	on_exit "kill $_ticker 2>/dev/null; _kill_tree $_pid"
+	on_exit "kill -KILL $_ticker 2>/dev/null; _kill_tree $_pid"
 	if [ "$V" = 1 ]; then tail -n +1 -f --pid=$_pid -s 0.2 "$_log" >&2 & fi
 	_status=0
 	wait $_pid || _status=$?
-	kill $_ticker 2>/dev/null
+	# Not TERM: a child of dash that has not yet dropped our trap for it would lose it, and `wait` would never end.
+	kill -KILL $_ticker 2>/dev/null
 	wait $_ticker 2>/dev/null
 	_EXIT=$_old_exit
 	_t0=$(($(date +%s) - _t0))
