@@ -673,8 +673,8 @@ static struct sk_psock *inq_sockmap(struct kunit *test, struct inq_ctx *ctx)
 	return psock;
 }
 
-/* Redirect @len bytes, at most a page, as a verdict program does. */
-static void inq_redirect(struct kunit *test, struct sk_psock *psock, size_t len)
+/* Pass @len bytes on to the socket, at most a page, as a verdict program does. */
+static void inq_pass(struct kunit *test, struct sk_psock *psock, size_t len)
 {
 	struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
 	struct sk_msg *msg = kzalloc_obj(*msg);
@@ -703,7 +703,7 @@ static void inq_sockmap_data_left(struct kunit *test)
 	struct sk_psock *psock = inq_sockmap(test, ctx);
 	int inq;
 
-	inq_redirect(test, psock, 100);
+	inq_pass(test, psock, 100);
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
 	KUNIT_EXPECT_EQ(test, inq, p->type == SOCK_STREAM ? 99 : 1);
 
@@ -720,7 +720,7 @@ static void inq_sockmap_siocinq(struct kunit *test)
 	int ret;
 
 	ctx->has_data = 8;
-	inq_redirect(test, psock, 100);
+	inq_pass(test, psock, 100);
 	ret = inq_siocinq(test, ctx);
 	sk_psock_put(sk_vsock(ctx->vsk), psock);
 	KUNIT_EXPECT_EQ(test, ret, 108);
@@ -732,7 +732,7 @@ static void inq_sockmap_zero_length(struct kunit *test)
 	struct sk_psock *psock = inq_sockmap(test, ctx);
 	int inq;
 
-	inq_redirect(test, psock, 100);
+	inq_pass(test, psock, 100);
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
 	KUNIT_EXPECT_EQ(test, inq, 100);
 	sk_psock_put(sk_vsock(ctx->vsk), psock);
@@ -744,7 +744,7 @@ static void inq_sockmap_error_queue(struct kunit *test)
 	struct sk_psock *psock = inq_sockmap(test, ctx);
 	int inq;
 
-	inq_redirect(test, psock, 100);
+	inq_pass(test, psock, 100);
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, MSG_ERRQUEUE, &inq), -EAGAIN);
 	KUNIT_EXPECT_EQ(test, inq, UNTOUCHED);
 	sk_psock_put(sk_vsock(ctx->vsk), psock);
@@ -757,7 +757,7 @@ static void inq_sockmap_end(struct kunit *test)
 	struct sk_psock *psock = inq_sockmap(test, ctx);
 	int inq;
 
-	inq_redirect(test, psock, 1);
+	inq_pass(test, psock, 1);
 	ctx->vsk->peer_shutdown = SHUTDOWN_MASK;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
 	KUNIT_EXPECT_EQ(test, inq, 1);
@@ -778,21 +778,6 @@ static void inq_sockmap_error(struct kunit *test)
 	sk_psock_put(sk_vsock(ctx->vsk), psock);
 }
 
-/* Data that is on its way to the psock comes before the end. */
-static void inq_sockmap_end_after_the_data(struct kunit *test)
-{
-	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
-	struct sk_psock *psock = inq_sockmap(test, ctx);
-	struct sk_buff *skb = alloc_skb(0, GFP_KERNEL);
-	int inq;
-
-	if (skb)
-		skb_queue_tail(&psock->ingress_skb, skb);
-	ctx->vsk->peer_shutdown = SHUTDOWN_MASK;
-	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), -EAGAIN);
-	KUNIT_EXPECT_EQ(test, inq, UNTOUCHED);
-	sk_psock_put(sk_vsock(ctx->vsk), psock);
-}
 #endif /* CONFIG_BPF_SYSCALL */
 
 static struct kunit_case inq_cases[] = {
@@ -831,7 +816,6 @@ static struct kunit_case inq_cases[] = {
 	KUNIT_CASE(inq_sockmap_error_queue),
 	KUNIT_CASE(inq_sockmap_end),
 	KUNIT_CASE(inq_sockmap_error),
-	KUNIT_CASE(inq_sockmap_end_after_the_data),
 #endif
 	{}
 };

@@ -1159,7 +1159,8 @@ static int count_updates(int snd, int rcv, int messages, size_t len)
  */
 TEST_F_TIMEOUT(vsock_credit, no_update_while_peer_has_credit, 60)
 {
-	int count = count_updates(self->fd[0], self->fd[1], 20, 4096);
+	/* A sixteenth of 256 KiB, the least that any kind of socket puts off. */
+	int count = count_updates(self->fd[0], self->fd[1], 4, 4096);
 
 	EXPECT_EQ(0, count);
 }
@@ -1170,7 +1171,7 @@ TEST_F_TIMEOUT(vsock_credit, update_before_peer_runs_out, 60)
 
 	/* 400 KiB pass through 256 KiB: once is not enough. */
 	EXPECT_LT(1, count);
-	EXPECT_GT(10, count);
+	EXPECT_GT(50, count);
 }
 
 /*

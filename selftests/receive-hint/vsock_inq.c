@@ -1128,6 +1128,53 @@ TEST_F(vsock_inq_sockmap, several_messages_count)
 	}
 }
 
+/* The packet that the receive waits for is delivered under the socket's lock. */
+TEST_F(vsock_inq_sockmap, blocking_receive_waits)
+{
+	const struct timeval tv = { .tv_sec = 5 };
+	pid_t pid;
+
+	ASSERT_EQ(0, sockmap_add(self->map, self->rcv));
+	ASSERT_EQ(0, setsockopt(self->rcv, SOL_SOCKET, SO_RCVTIMEO, &tv,
+				sizeof(tv)));
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		usleep(200 * 1000);
+		_exit(send(self->snd, self->out, 1000, 0) != 1000);
+	}
+
+	EXPECT_EQ(1000, recv(self->rcv, self->in, sizeof(self->in), 0));
+	EXPECT_EQ(0, memcmp(self->out, self->in, 1000));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+TEST_F(vsock_inq_sockmap, end_is_seen)
+{
+	ASSERT_EQ(0, sockmap_add(self->map, self->rcv));
+	SEND(1000);
+	ASSERT_TRUE(wait_readable(self->rcv, 1000));
+	ASSERT_EQ(0, shutdown(self->snd, SHUT_WR));
+
+	EXPECT_EQ(1000, recv(self->rcv, self->in, sizeof(self->in),
+			     MSG_DONTWAIT));
+	ASSERT_TRUE(wait_event(self->rcv, POLLRDHUP));
+	EXPECT_EQ(0, recv(self->rcv, self->in, sizeof(self->in), MSG_DONTWAIT));
+}
+
+TEST_F(vsock_inq_sockmap, zero_length_takes_nothing)
+{
+	ASSERT_EQ(0, sockmap_add(self->map, self->rcv));
+	SEND(1000);
+	ASSERT_TRUE(wait_readable(self->rcv, 1000));
+
+	EXPECT_EQ(0, recv(self->rcv, self->in, 0, MSG_DONTWAIT));
+	EXPECT_EQ(1000, recv(self->rcv, self->in, sizeof(self->in),
+			     MSG_DONTWAIT));
+}
+
 TEST_F(vsock_inq_sockmap, siocinq_agrees)
 {
 	struct result res;
