@@ -30,6 +30,7 @@ struct inq_ctx {
 	int peer_shutdown;	/* arrives together with the data */
 	int sk_err;		/* the same */
 	bool transport_gone;	/* the same */
+	bool closed;		/* the same */
 };
 
 /* Control messages are read where they are written. */
@@ -90,6 +91,8 @@ static ssize_t inq_stream_dequeue(struct vsock_sock *vsk, struct msghdr *msg,
 	sk_vsock(vsk)->sk_err = ctx->sk_err;
 	if (ctx->transport_gone)
 		vsk->transport = NULL;
+	if (ctx->closed)
+		sk_vsock(vsk)->sk_state = TCP_CLOSE;
 
 	return 1;
 }
@@ -345,9 +348,23 @@ static void inq_connection_done(struct kunit *test)
 	struct inq_ctx *ctx = inq_connect(test, SOCK_STREAM);
 	int inq;
 
-	sk_vsock(ctx->vsk)->sk_state = TCP_CLOSING;
 	sock_set_flag(sk_vsock(ctx->vsk), SOCK_DONE);
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 0, 0, &inq), 0);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+
+	sk_vsock(ctx->vsk)->sk_state = TCP_CLOSING;
 	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 0);
+	KUNIT_EXPECT_EQ(test, inq, 1);
+}
+
+static void inq_closed_meanwhile(struct kunit *test)
+{
+	struct inq_ctx *ctx = inq_connect_param(test);
+	int inq;
+
+	ctx->has_data = 1;
+	ctx->closed = true;
+	KUNIT_EXPECT_EQ(test, inq_recv(ctx, 1, 0, &inq), 1);
 	KUNIT_EXPECT_EQ(test, inq, 1);
 }
 
@@ -789,6 +806,7 @@ static struct kunit_case inq_cases[] = {
 	KUNIT_CASE_PARAM(inq_end_of_file, inq_type_gen_params),
 	KUNIT_CASE_PARAM(inq_local_shutdown, inq_type_gen_params),
 	KUNIT_CASE(inq_connection_done),
+	KUNIT_CASE_PARAM(inq_closed_meanwhile, inq_type_gen_params),
 	KUNIT_CASE_PARAM(inq_transport_gone, inq_type_gen_params),
 	KUNIT_CASE_PARAM(inq_transport_goes_meanwhile, inq_type_gen_params),
 	KUNIT_CASE_PARAM(inq_peek, inq_type_gen_params),
