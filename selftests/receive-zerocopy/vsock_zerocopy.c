@@ -1245,6 +1245,17 @@ static int add_to_sockmap(int fd)
 	return map;
 }
 
+static int remove_from_sockmap(int map)
+{
+	union bpf_attr attr = {};
+	int key = 0;
+
+	attr.map_fd = map;
+	attr.key = (uintptr_t)&key;
+
+	return bpf(BPF_MAP_DELETE_ELEM, &attr);
+}
+
 TEST_F(vsock_zerocopy, socket_in_a_sockmap_eopnotsupp)
 {
 	int sockmap;
@@ -1260,9 +1271,11 @@ TEST_F(vsock_zerocopy, socket_in_a_sockmap_eopnotsupp)
 	RECV_ALL();
 
 	/* Out of the map it works again. */
-	close(sockmap);
+	ASSERT_EQ(0, remove_from_sockmap(sockmap));
 	SEND(5000);
 	ARRIVED();
+	EXPECT_EQ(5000, TAKE(self->p, PAGES).bytes);
+	close(sockmap);
 }
 
 /* ---------- layout and argument forms ---------- */
@@ -2031,6 +2044,26 @@ TEST_F(vsock_zerocopy, own_shutdown_is_the_end)
 	arg = TAKE(self->p, PAGES);
 	EXPECT_EQ(0, arg.headers);
 	EXPECT_EQ(VM_SOCKETS_ZEROCOPY_FINISHED, arg.status);
+}
+
+/* recv() returns 0 then, whatever is queued. */
+TEST_F(vsock_zerocopy, own_shutdown_with_data_left)
+{
+	struct vm_sockets_zerocopy arg;
+
+	MAP(PAGES);
+	SEND(2 * page);
+	SEND(100);
+	ARRIVED();
+	EXPECT_EQ(page, TAKE(self->p, 2).bytes);
+	ASSERT_EQ(0, shutdown(self->rcv, SHUT_RD));
+	ASSERT_EQ(0, RECV(100, 0));
+	arg = range(self->p, PAGES);
+	ASSERT_EQ(0, fill_range(self->rcv, &arg));
+	EXPECT_EQ(0, arg.bytes);
+	EXPECT_EQ(0, arg.headers);
+	EXPECT_EQ(VM_SOCKETS_ZEROCOPY_FINISHED, arg.status);
+	EXPECT_TRUE(is_zero(self->p, page));
 }
 
 /*
