@@ -484,12 +484,10 @@ static void example_server(const struct test_opts *opts, int type)
 	hdr = (void *)r.p;
 	if (opts->peer_cid == VMADDR_CID_LOCAL && r.page == 4096) {
 		check_eq(arg.headers, 3);
-		check_eq(arg.copied, 56);
-		for (i = 0; i < arg.headers; i++)
+		for (i = 0; i < arg.headers; i++) {
 			check_eq(hdr[i].len, example_sizes[i]);
-		check_eq(hdr[0].flags, eom | VIRTIO_VSOCK_USR_COPIED);
-		check_eq(hdr[1].flags, eom);
-		check_eq(hdr[2].flags, eom);
+			check_eq(hdr[i].flags & ~VIRTIO_VSOCK_USR_COPIED, eom);
+		}
 		check(!memcmp(r.p + r.page, at(0), 56));
 		check(!memcmp(r.p + 2 * r.page, at(56), 4096));
 		check(!memcmp(r.p + 3 * r.page, at(4152), 8200));
