@@ -186,8 +186,8 @@ struct side {
 
 struct shared {
 	struct side snd, rcv;
-	_Alignas(8) atomic_ullong begun;	/* bytes that the sender has begun to send */
-	_Alignas(8) atomic_ullong taken;	/* bytes that the receiver has taken */
+	atomic_uint begun;	/* bytes that the sender has begun to send */
+	atomic_uint taken;	/* bytes that the receiver has taken */
 	atomic_bool early;	/* the receiver does not want the rest */
 	atomic_int queued;	/* SIOCINQ, when asked by SIGUSR1 */
 	__u64 count[COUNTS];
