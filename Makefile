@@ -37,9 +37,11 @@ check-debug: ## suites and self tests under KASAN, lockdep, kmemleak, DEBUG_VM a
 	@DEBUG=1 tools/check
 
 .PHONY: check-all
-check-all: check check-debug mutants ## check, check-debug and mutants, and a million messages and 100,000 closes over vsock
+check-all: check check-debug mutants ## check, check-debug and mutants, and a million messages, 100,000 closes and 1 GiB in pieces over vsock
 	@VSOCK_CREDIT_MESSAGES=1000000 tools/kselftest vsock_credit
 	@VSOCK_URING_CLOSE_ROUNDS=100000 tools/kselftest vsock_uring_test
+	@VSOCK_ZEROCOPY_MB=1024 tools/kselftest --only vsock_zerocopy.stream.transfer_in_any_mixture vsock_zerocopy
+	@VSOCK_ZEROCOPY_MB=1024 tools/kselftest --only vsock_zerocopy.seqpacket.transfer_in_any_mixture vsock_zerocopy
 
 .PHONY: mutants
 mutants: ## puts known bugs back one at a time; each must turn its named test red (SUITE=<name>)
