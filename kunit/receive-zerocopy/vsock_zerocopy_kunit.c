@@ -10,6 +10,7 @@
  */
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/net.h>
@@ -72,6 +73,7 @@ struct zc_ctx {
 	unsigned long start;	/* the range of the last call */
 	unsigned int nr;
 	bool unmapped;		/* as the last call said */
+	sockptr_t optlen_ptr;	/* where the length is written, if it matters */
 	unsigned long user;	/* memory for arguments: two pages */
 	u8 *buf;		/* a page to compare */
 
@@ -94,6 +96,9 @@ struct zc_ctx {
 	bool insert_once;
 	/* Allocation of pages for copies fails after so many. */
 	unsigned int gather_room;
+	/* A page that gets a second user, or loses one. */
+	struct page *hold;
+	bool held;
 };
 
 static struct zc_cb *zc_cb(struct sk_buff *skb)
@@ -537,8 +542,11 @@ static int zc_getsockopt(struct zc_ctx *ctx, unsigned long in,
 			 unsigned long out, int len, int *outlen)
 {
 	const struct proto_ops *ops = READ_ONCE(ctx->sock->ops);
-	sockopt_t opt = { .optlen = len };
-	int err;
+	sockopt_t opt = { .optlen = len, .optlen_ptr = ctx->optlen_ptr };
+	int optlen, err;
+
+	if (sockptr_is_null(opt.optlen_ptr))
+		opt.optlen_ptr = KERNEL_SOCKPTR(&optlen);
 
 	iov_iter_ubuf(&opt.iter_in, ITER_SOURCE, (void __user *)in, len);
 	iov_iter_ubuf(&opt.iter_out, ITER_DEST, (void __user *)out, len);
@@ -589,6 +597,21 @@ static int zc_call_all(struct kunit *test)
 	struct zc_ctx *ctx = test->priv;
 
 	return zc_call_range(test, 0, ctx->map_pages, 0);
+}
+
+/* The short form: the address of a mapping, all of which is used. */
+static int zc_call_short(struct kunit *test, u64 addr)
+{
+	struct zc_ctx *ctx = test->priv;
+	int err, len;
+
+	zc_snapshot(test);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)ctx->user, &addr,
+					   sizeof(addr)), 0);
+	err = zc_getsockopt(ctx, ctx->user, ctx->user, sizeof(addr), &len);
+	KUNIT_EXPECT_EQ(test, len, sizeof(addr));
+
+	return err;
 }
 
 /* One page of data: @len bytes that come next in the stream, then zeroes. */
@@ -798,7 +821,7 @@ static void zc_check_failed(struct kunit *test)
 static void zc_check_references(struct kunit *test)
 {
 	struct zc_ctx *ctx = test->priv;
-	struct page **held;
+	struct page **held, *headers = zc_page(ctx->start);
 	u32 i, j, nr = 0;
 
 	zc_snapshot(test);
@@ -816,6 +839,9 @@ static void zc_check_references(struct kunit *test)
 
 		for (j = 0; j < nr; j++)
 			refs += page_folio(held[j]) == folio;
+		/* A socket may keep its page of headers for the next call. */
+		if (held[i] == headers && folio_ref_count(folio) == refs + 1)
+			continue;
 		KUNIT_EXPECT_EQ_MSG(test, folio_ref_count(folio), refs,
 				    "mapped page %u", i);
 		KUNIT_EXPECT_EQ(test, folio_mapcount(folio), 0);
@@ -845,6 +871,40 @@ static void zc_worked_example(struct kunit *test)
 	last = zc_page(ctx->map + 5 * PAGE_SIZE);
 	KUNIT_EXPECT_NOT_NULL(test, last);
 	KUNIT_EXPECT_NULL(test, zc_page(ctx->map + 6 * PAGE_SIZE));
+	zc_check_references(test);
+}
+
+/* The same in memory that cannot be mapped. */
+static void zc_worked_example_copied(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 8);
+
+	zc_queue_linear(test, 56, 0);
+	zc_queue_linear(test, 4096, 0);
+	zc_queue_linear(test, 8200, 0);
+	zc_receive(test);
+	ZC_EXPECT_HEADERS(test, { COPIED, 56 }, { COPIED, 4096 },
+			  { COPIED, 8200 });
+	KUNIT_EXPECT_EQ(test, ctx->res.copied, 56 + 4096 + 8200);
+	zc_check_references(test);
+}
+
+/* Small packets in a row share pages; what is a page or more does not. */
+static void zc_large_packets_share_nothing(struct kunit *test)
+{
+	zc_connect_and_map(test, SOCK_STREAM, 20);
+	zc_queue_linear(test, 4095, 0);
+	zc_queue_linear(test, 4095, 0);
+	zc_queue_linear(test, 4096, 0);
+	zc_queue_linear(test, 100, 0);
+	zc_queue_linear(test, 5000, 0);
+	zc_queue_linear(test, 5000, 0);
+	zc_queue_linear(test, 1, 0);
+	zc_queue_linear(test, 2, 0);
+	zc_receive(test);
+	ZC_EXPECT_HEADERS(test, { COPIED, 8190 }, { COPIED, 4096 },
+			  { COPIED, 100 }, { COPIED, 5000 }, { COPIED, 5000 },
+			  { COPIED, 3 });
 	zc_check_references(test);
 }
 
@@ -1413,6 +1473,24 @@ static void zc_many_odd_packets(struct kunit *test)
 	zc_check_references(test);
 }
 
+/* A folio's pages lie on both sides of a page table's end. */
+static void zc_across_page_tables(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect(test, SOCK_STREAM);
+	int round, i;
+
+	for (round = 0; round < 2; round++) {
+		zc_map(test, 1100);
+		zc_queue_frags(test, (5 + round) * PAGE_SIZE, 0, 0);
+		for (i = 0; i < 68; i++)
+			zc_queue_frags(test, 16 * PAGE_SIZE, 4, 0);
+		zc_receive(test);
+		KUNIT_EXPECT_EQ(test, ctx->res.copied, 0);
+		KUNIT_EXPECT_EQ(test, ctx->res.queued, 0);
+		zc_check_references(test);
+	}
+}
+
 static void zc_many_single_pages(struct kunit *test)
 {
 	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 600);
@@ -1445,6 +1523,23 @@ static void zc_600_empty_messages(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ctx->res.headers, 600 - HEADERS);
 	KUNIT_EXPECT_EQ(test, ctx->res.status, 0);
 	KUNIT_EXPECT_TRUE(test, skb_queue_empty(&ctx->queue));
+}
+
+/* The page of headers is full, and the end of a message is the next one. */
+static void zc_headers_end_in_a_message(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_SEQPACKET, 8);
+	int i;
+
+	for (i = 1; i < HEADERS; i++)
+		zc_queue_linear(test, 0, EOM);
+	zc_queue_frags(test, 4096, 0, 0);
+	zc_queue_linear(test, 0, EOM | EOR);
+	zc_receive(test);
+	KUNIT_EXPECT_EQ(test, ctx->res.status, MORE);
+	zc_receive(test);
+	KUNIT_EXPECT_EQ(test, ctx->res.status, 0);
+	KUNIT_EXPECT_EQ(test, ctx->received, ctx->sent);
 }
 
 static void zc_empty_messages_between_data(struct kunit *test)
@@ -1510,11 +1605,11 @@ static void zc_copies_end_with_a_message(struct kunit *test)
 	zc_queue_linear(test, 100, 0);
 	zc_queue_linear(test, 100, EOM);
 	zc_queue_linear(test, 50, EOM | EOR);
-	zc_queue_linear(test, 5000, 0);
+	zc_queue_linear(test, 400, 0);
 	zc_queue_linear(test, 50, EOM);
 	zc_receive(test);
 	ZC_EXPECT_HEADERS(test, { EOM | COPIED, 300 },
-			  { EOM | EOR | COPIED, 50 }, { EOM | COPIED, 5050 });
+			  { EOM | EOR | COPIED, 50 }, { EOM | COPIED, 450 });
 	zc_check_references(test);
 }
 
@@ -1866,6 +1961,102 @@ static void zc_result_cannot_be_written(struct kunit *test)
 	zc_check_references(test);
 }
 
+static void zc_length_cannot_be_written(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 20);
+	unsigned long addr = ctx->user + PAGE_SIZE;
+
+	zc_queue_for_failures(test);
+	zc_clear_flags(ctx);
+	KUNIT_ASSERT_EQ(test, vm_munmap(addr, PAGE_SIZE), 0);
+	ctx->optlen_ptr = USER_SOCKPTR((void __user *)addr);
+	KUNIT_EXPECT_EQ(test, zc_call_all(test), -EFAULT);
+	zc_check_failed(test);
+	KUNIT_EXPECT_EQ(test, zc_call_short(test, ctx->map), -EFAULT);
+	zc_check_failed(test);
+
+	ctx->optlen_ptr = KERNEL_SOCKPTR(NULL);
+	zc_receive_all(test);
+	zc_check_references(test);
+}
+
+/* Whose a page is changes while the socket is locked: somebody has a reference
+ * that goes, or comes, when pages for copies were allocated.
+ */
+static struct sk_buff *zc_alloc_gather_and_get(u32 len)
+{
+	struct zc_ctx *ctx = kunit_get_current_test()->priv;
+
+	if (!ctx->held)
+		get_page(ctx->hold);
+	ctx->held = true;
+
+	return zc_alloc_gather(len);
+}
+
+static struct sk_buff *zc_alloc_gather_and_put(u32 len)
+{
+	struct zc_ctx *ctx = kunit_get_current_test()->priv;
+
+	if (ctx->held)
+		put_page(ctx->hold);
+	ctx->held = false;
+
+	return zc_alloc_gather(len);
+}
+
+/* A packet of @len bytes, copies or not, and a packet whose owner changes. */
+static void zc_queue_to_change_hands(struct kunit *test, u32 len)
+{
+	struct zc_ctx *ctx = test->priv;
+	struct sk_buff *skb;
+
+	if (len)
+		zc_queue_linear(test, len, 0);
+	skb = zc_folio(test, 4, 0, 16 * PAGE_SIZE);
+	ctx->hold = skb_frag_page(&skb_shinfo(skb)->frags[0]);
+	zc_queue(test, skb, 0);
+	zc_queue_linear(test, 100, 0);
+}
+
+static const u32 zc_hands_lens[] = { 0, 1, 4095, 4096, 5000, 65536 };
+
+KUNIT_ARRAY_PARAM(zc_hands, zc_hands_lens, zc_len_desc);
+
+static void zc_second_user_goes(struct kunit *test)
+{
+	const u32 *len = test->param_value;
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 40);
+
+	kunit_activate_static_stub(test, vsock_zc_alloc_gather,
+				   zc_alloc_gather_and_put);
+	zc_queue_to_change_hands(test, *len);
+	get_page(ctx->hold);
+	ctx->held = true;
+	KUNIT_EXPECT_EQ(test, zc_call_all(test), 0);
+	if (ctx->held)
+		put_page(ctx->hold);
+	zc_check(test);
+	zc_receive_all(test);
+	zc_check_references(test);
+}
+
+static void zc_second_user_comes(struct kunit *test)
+{
+	const u32 *len = test->param_value;
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 40);
+
+	kunit_activate_static_stub(test, vsock_zc_alloc_gather,
+				   zc_alloc_gather_and_get);
+	zc_queue_to_change_hands(test, *len);
+	KUNIT_EXPECT_EQ(test, zc_call_all(test), 0);
+	if (ctx->held)
+		put_page(ctx->hold);
+	zc_check(test);
+	zc_receive_all(test);
+	zc_check_references(test);
+}
+
 /* What the range held before goes, whatever comes. */
 static void zc_old_pages_go(struct kunit *test)
 {
@@ -1991,6 +2182,57 @@ static void zc_references(struct kunit *test)
 	}
 }
 
+/* No page of headers is kept for ever. */
+static void zc_references_to_headers(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 20);
+	struct page *pages[3];
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		zc_queue_linear(test, 10, 0);
+		KUNIT_ASSERT_EQ(test, zc_call_range(test, 4 * i, 4, 0), 0);
+		zc_check(test);
+		pages[i] = zc_get_page(ctx->map + 4 * i * PAGE_SIZE);
+		KUNIT_ASSERT_NOT_NULL(test, pages[i]);
+	}
+
+	/* The last user of the socket goes. */
+	vm_munmap(ctx->map, ctx->map_pages * PAGE_SIZE);
+	zc_disconnect(ctx);
+	ctx->sock = NULL;
+	fput(ctx->file);
+	flush_delayed_fput();
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ_MSG(test, page_ref_count(pages[i]), 1,
+				    "headers of call %d", i);
+		put_page(pages[i]);
+	}
+}
+
+/* A page of headers that somebody still looks at is not written to. */
+static void zc_headers_are_not_changed(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 20);
+	struct virtio_vsock_usr_hdr *hdrs;
+	struct page *page;
+
+	zc_queue_linear(test, 10, 0);
+	zc_receive(test);
+	page = zc_get_page(ctx->map);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zc_queue_frags(test, 8192, 1, 0);
+	zc_queue_linear(test, 20, 0);
+	zc_receive(test);
+
+	hdrs = page_address(page);
+	KUNIT_EXPECT_EQ(test, hdrs[0].flags, COPIED);
+	KUNIT_EXPECT_EQ(test, hdrs[0].len, 10);
+	KUNIT_EXPECT_EQ(test, hdrs[1].len, 0);
+	KUNIT_EXPECT_PTR_NE(test, zc_page(ctx->map), page);
+	put_page(page);
+}
+
 /* Pages stay mapped when the connection is gone. */
 static void zc_pages_outlive_the_connection(struct kunit *test)
 {
@@ -2005,21 +2247,6 @@ static void zc_pages_outlive_the_connection(struct kunit *test)
 	ctx->vsk->trans = ctx;
 	ctx->vsk->transport = &zc_transport;
 	zc_check_references(test);
-}
-
-/* The short form: the address of a mapping, all of which is used. */
-static int zc_call_short(struct kunit *test, u64 addr)
-{
-	struct zc_ctx *ctx = test->priv;
-	int err, len;
-
-	zc_snapshot(test);
-	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)ctx->user, &addr,
-					   sizeof(addr)), 0);
-	err = zc_getsockopt(ctx, ctx->user, ctx->user, sizeof(addr), &len);
-	KUNIT_EXPECT_EQ(test, len, sizeof(addr));
-
-	return err;
 }
 
 static void zc_short_form(struct kunit *test)
@@ -2676,6 +2903,8 @@ static void zc_random(struct kunit *test)
 
 static struct kunit_case zc_cases[] = {
 	KUNIT_CASE(zc_worked_example),
+	KUNIT_CASE(zc_worked_example_copied),
+	KUNIT_CASE(zc_large_packets_share_nothing),
 	KUNIT_CASE(zc_empty_queue),
 	KUNIT_CASE_PARAM(zc_single_packet, zc_len_gen_params),
 	KUNIT_CASE(zc_linear_packets_share_pages),
@@ -2692,8 +2921,10 @@ static struct kunit_case zc_cases[] = {
 	KUNIT_CASE_PARAM(zc_room_odd_packets, zc_room_gen_params),
 	KUNIT_CASE(zc_many_pages),
 	KUNIT_CASE(zc_many_odd_packets),
+	KUNIT_CASE(zc_across_page_tables),
 	KUNIT_CASE(zc_many_single_pages),
 	KUNIT_CASE(zc_600_empty_messages),
+	KUNIT_CASE(zc_headers_end_in_a_message),
 	KUNIT_CASE(zc_empty_messages_between_data),
 	KUNIT_CASE(zc_empty_packets_on_a_stream),
 	KUNIT_CASE(zc_nothing_but_empty_packets),
@@ -2712,12 +2943,17 @@ static struct kunit_case zc_cases[] = {
 	KUNIT_CASE(zc_packet_cannot_be_read),
 	KUNIT_CASE_PARAM(zc_argument_cannot_be_read, zc_fault_gen_params),
 	KUNIT_CASE_PARAM(zc_result_cannot_be_written, zc_fault_gen_params),
+	KUNIT_CASE(zc_length_cannot_be_written),
+	KUNIT_CASE_PARAM(zc_second_user_goes, zc_hands_gen_params),
+	KUNIT_CASE_PARAM(zc_second_user_comes, zc_hands_gen_params),
 	KUNIT_CASE(zc_old_pages_go),
 	KUNIT_CASE(zc_not_unmapped),
 	KUNIT_CASE(zc_partly_unmapped),
 	KUNIT_CASE(zc_unmapped_and_true),
 	KUNIT_CASE(zc_ranges_of_a_mapping),
 	KUNIT_CASE(zc_references),
+	KUNIT_CASE(zc_references_to_headers),
+	KUNIT_CASE(zc_headers_are_not_changed),
 	KUNIT_CASE(zc_pages_outlive_the_connection),
 	KUNIT_CASE(zc_short_form),
 	KUNIT_CASE(zc_short_form_not_the_start),
