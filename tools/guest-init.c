@@ -12,6 +12,8 @@
  *	interactive=1	the terminal is for a person: controlling, not raw
  *	end=halt|reboot	how the guest ends
  *	leaks=1		scan for leaked memory after the command (kmemleak)
+ *	address=A.B.C.D	of the network card eth0, in a network of 24 bits
+ *	share=DIR	the writable 9p share of the host, at the place that it has there
  *	keep=DIR	stays visible below a directory that a tmpfs covers
  *	cwd=DIR		working directory of the command
  *	env=NAME=VALUE	environment of the command
@@ -20,6 +22,7 @@
  * The report is one line of the kernel log: "WORD exit N" or "WORD setup TEXT".
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/reboot.h>
@@ -42,7 +45,7 @@
 #define LEAKS "/sys/kernel/debug/kmemleak"
 
 static struct {
-	const char *token, *out, *end, *cwd;
+	const char *token, *out, *end, *cwd, *address, *share;
 	const char *keep[MAX_WORDS];
 	char *env[MAX_WORDS], *arg[MAX_WORDS];
 	int nkeep, nenv, narg, interactive, leaks;
@@ -116,6 +119,10 @@ static void read_job(const char *path)
 			job.end = v;
 		else if (value_of(p, "cwd", &v))
 			job.cwd = v;
+		else if (value_of(p, "address", &v))
+			job.address = v;
+		else if (value_of(p, "share", &v))
+			job.share = v;
 		else if (value_of(p, "interactive", &v))
 			job.interactive = atoi(v);
 		else if (value_of(p, "leaks", &v))
@@ -208,6 +215,36 @@ static void mount_all(void)
 	may_mount("debugfs", "/sys/kernel/debug");
 	may_mount("tracefs", "/sys/kernel/tracing");
 	may_mount("cgroup2", "/sys/fs/cgroup");
+}
+
+static void mount_share(void)
+{
+	char dir[4096];
+
+	snprintf(dir, sizeof(dir), "%s", job.share);
+	make_dirs(dir);
+	if (mount("share", dir, "9p", 0,
+		  "trans=virtio,version=9p2000.L,msize=262144"))
+		give_up(dir);
+}
+
+static void network_up(void)
+{
+	struct ifreq ifr = { .ifr_name = "eth0" };
+	struct sockaddr_in *in = (struct sockaddr_in *)&ifr.ifr_addr;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	in->sin_family = AF_INET;
+	in->sin_addr.s_addr = inet_addr(job.address);
+	if (fd < 0 || ioctl(fd, SIOCSIFADDR, &ifr))
+		give_up("eth0");
+	in->sin_addr.s_addr = htonl(0xffffff00);
+	if (ioctl(fd, SIOCSIFNETMASK, &ifr))
+		give_up("eth0");
+	ifr.ifr_flags = IFF_UP | IFF_RUNNING;
+	if (ioctl(fd, SIOCSIFFLAGS, &ifr))
+		give_up("eth0");
+	close(fd);
 }
 
 static void loopback_up(void)
@@ -330,6 +367,10 @@ int main(void)
 	if (sethostname("netzc", 5))
 		give_up("host name");
 	loopback_up();
+	if (job.address)
+		network_up();
+	if (job.share)
+		mount_share();
 	terminal = open_terminal();
 	status = run(terminal);
 	tcdrain(terminal);
