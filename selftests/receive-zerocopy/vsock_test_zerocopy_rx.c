@@ -14,9 +14,12 @@
  *
  * VSOCK_ZEROCOPY_MB on the client sets the length of the random transfers,
  * VSOCK_ZEROCOPY_SEED their choices; the server prints it with a failure.
+ * VSOCK_ZEROCOPY_PACKET is the most that a stream sends at once: not every
+ * device passes on what the transport can send.
  */
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -161,12 +164,20 @@ static void begin(struct cut *cut)
 
 static void send_pieces(int fd, struct cut *cut)
 {
-	unsigned long long pos;
+	unsigned long most = from_env("VSOCK_ZEROCOPY_PACKET", ULONG_MAX);
+	unsigned long long pos = 0;
+	size_t len;
 
 	begin(cut);
-	for (pos = 0; next_piece(cut); pos = cut->end)
-		send_buf(fd, at(pos), cut->end - pos, cut->eor ? MSG_EOR : 0,
-			 cut->end - pos);
+	while (next_piece(cut)) {
+		do {
+			len = cut->end - pos;
+			if (len > most)
+				len = most;
+			send_buf(fd, at(pos), len, cut->eor ? MSG_EOR : 0, len);
+			pos += len;
+		} while (pos < cut->end);
+	}
 }
 
 /* The client says which random numbers and how many megabytes. */
