@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The front door. `make help` lists the targets; each calls a program of tools/, which says more with --help.
 
-export BASE GROUND SUITE V O TREE STACK DEBUG POINT KERNEL_MIRROR
+export BASE GROUND TRANSPORT SUITE V O TREE STACK DEBUG POINT KERNEL_MIRROR
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
 SHELL := /bin/sh
@@ -29,7 +29,7 @@ kunit: ## the KUnit suites through the tree's own kunit.py (SUITE=<glob>, GROUND
 	@tools/kunit
 
 .PHONY: kselftest
-kselftest: ## the self tests of what the stack touches, in a guest (SUITE=<name>, STACK=off: on the unpatched kernel)
+kselftest: ## the self tests of what the stack touches, in a guest (SUITE=<name>, TRANSPORT=loopback|guest|vhost, STACK=off)
 	@tools/kselftest
 
 .PHONY: check-debug
@@ -37,7 +37,10 @@ check-debug: ## suites and self tests under KASAN, lockdep, kmemleak, DEBUG_VM a
 	@DEBUG=1 tools/check
 
 .PHONY: check-all
-check-all: check check-debug mutants ## check, check-debug and mutants, and a million messages, 100,000 closes and 1 GiB in pieces over vsock
+check-all: check check-debug mutants ## check, check-debug, mutants, self tests guest to guest and on the host side, long runs
+	@tools/setup vsock
+	@TRANSPORT=guest tools/kselftest
+	@TRANSPORT=vhost tools/kselftest
 	@VSOCK_CREDIT_MESSAGES=1000000 tools/kselftest vsock_credit
 	@VSOCK_URING_CLOSE_ROUNDS=100000 tools/kselftest vsock_uring_test
 	@VSOCK_ZEROCOPY_MB=1024 tools/kselftest --only vsock_zerocopy.stream.transfer_in_any_mixture vsock_zerocopy
@@ -85,7 +88,7 @@ export: ## write a mailbox for `git am`, with a cover letter for each component
 ##:
 .PHONY: setup
 setup: ## install what is missing (as root) or print the one command that does
-	@tools/setup build lint qemu bench
+	@tools/setup build lint qemu bench vsock
 
 .PHONY: fetch
 fetch: ## get the pinned kernel tree (TREE=<folder, git repository, tarball>, POINT=<later point release>)

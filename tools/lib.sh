@@ -6,7 +6,7 @@
 #
 #     . "$(dirname "$0")/lib.sh"
 #
-# Sets   TOP BASE GROUND SUITE V O STACK DEBUG OUT CACHE JOBS KERNEL_CC PATCHES, and PIN_<KEY> for each line of the pin.
+# Sets   TOP BASE GROUND TRANSPORT SUITE V O STACK DEBUG OUT CACHE JOBS KERNEL_CC PATCHES, and PIN_<KEY> for each line of the pin.
 # Gives  say die fail new_run rerun quietly tree_of on_exit stack_hash plain_path free_kib have run_quilt need_base need_tree
 # Exit codes everywhere: 0 good, 1 a test failed, 2 the kernel broke, 3 set-up or tooling.
 
@@ -61,9 +61,11 @@ TOP=$_top
 # The newest base that has a pin is the usual one.
 _bases=$(cd "$TOP/patches" && for _p in */pin; do printf '%s\n' "${_p%/pin}"; done | sort -Vr)
 _newest=$(printf '%s\n' "$_bases" | head -n 1)
-: "${BASE:=$_newest}" "${GROUND:=uml}" "${SUITE:=}" "${V:=0}" "${O:=$TOP/build}" "${STACK:=on}" "${DEBUG:=0}" "${TREE:=}"
+: "${BASE:=$_newest}" "${GROUND:=uml}" "${SUITE:=}" "${V:=0}" "${O:=$TOP/build}" "${STACK:=on}" "${DEBUG:=0}" "${TREE:=}" \
+	"${TRANSPORT:=loopback}"
 case $O in /*) ;; *) O=$PWD/$O ;; esac
 case $GROUND in uml | qemu) ;; *) die 3 "GROUND=$GROUND is not one of: uml qemu" ;; esac
+case $TRANSPORT in loopback | guest | vhost) ;; *) die 3 "TRANSPORT=$TRANSPORT is not one of: loopback guest vhost" ;; esac
 case $STACK in on | off) ;; *) die 3 "STACK=$STACK is not one of: on off" ;; esac
 case $BASE in *[!0-9.]* | '' | .*) _known=no ;; *) _known=yes ;; esac
 if [ $_known = no ] || ! [ -r "$TOP/patches/$BASE/pin" ]; then
@@ -71,7 +73,7 @@ if [ $_known = no ] || ! [ -r "$TOP/patches/$BASE/pin" ]; then
 	die 3 "BASE=$BASE is not one of:" $_bases
 fi
 # Exported, so that a script which calls another one passes them on.
-export BASE GROUND SUITE V O STACK DEBUG TREE
+export BASE GROUND TRANSPORT SUITE V O STACK DEBUG TREE
 
 # POINT=7.3.6 asks for a later point release of the base; it lives in a folder of its own.
 : "${POINT:=}"
@@ -129,6 +131,7 @@ rerun() {
 	[ "$BASE" = "$_newest" ] || printf 'BASE=%s ' "$BASE"
 	[ -z "$POINT" ] || printf 'POINT=%s ' "$POINT"
 	[ "$GROUND" = uml ] || printf 'GROUND=%s ' "$GROUND"
+	[ "$TRANSPORT" = loopback ] || printf 'TRANSPORT=%s ' "$TRANSPORT"
 	[ "$STACK" = on ] || printf 'STACK=%s ' "$STACK"
 	[ "$DEBUG" = 0 ] || printf 'DEBUG=%s ' "$DEBUG"
 	[ -z "$SUITE" ] || printf 'SUITE=%s ' "$(_quote "$SUITE")"
