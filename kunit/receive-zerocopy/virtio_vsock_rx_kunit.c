@@ -1192,6 +1192,42 @@ static struct sk_buff *rx_send(struct kunit *test, u32 len)
 	return ctx->last_sent;
 }
 
+static int rx_wakeups;
+
+static void rx_count_wakeup(struct sock *sk)
+{
+	rx_wakeups++;
+}
+
+/* Who polls learns of a message when all of it is there, also of an empty one. */
+static void rx_poll_for_whole_message(struct kunit *test)
+{
+	struct rx_ctx *ctx = rx_connect(test, SOCK_SEQPACKET, SZ_256K);
+	bool ready = true;
+
+	rx_wakeups = 0;
+	sk_vsock(ctx->vsk)->sk_data_ready = rx_count_wakeup;
+
+	rx_device_packet(test, 1000, 0);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 0);
+	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
+	KUNIT_EXPECT_FALSE(test, ready);
+
+	rx_device_packet(test, 10, EOM);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 1);
+	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
+	KUNIT_EXPECT_TRUE(test, ready);
+	/* The mark is one of bytes. */
+	virtio_transport_notify_poll_in(ctx->vsk, 5000, &ready);
+	KUNIT_EXPECT_TRUE(test, ready);
+	KUNIT_EXPECT_EQ(test, rx_recv(test, 2000), 1010);
+
+	rx_device_packet(test, 0, EOM);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 2);
+	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
+	KUNIT_EXPECT_TRUE(test, ready);
+}
+
 /* The receiver queues this very skb. */
 static void rx_sent_in_pages(struct kunit *test)
 {
@@ -1269,6 +1305,7 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE_PARAM(rx_message_rest_peeked, rx_taken_gen_params),
 	KUNIT_CASE_PARAM(rx_message_rest_truncated, rx_taken_gen_params),
 	KUNIT_CASE(rx_sockmap_gets_the_rest),
+	KUNIT_CASE(rx_poll_for_whole_message),
 	KUNIT_CASE_PARAM(rx_sent_in_pages, rx_layout_gen_params),
 	KUNIT_CASE(rx_sent_as_before),
 	{}

@@ -2521,6 +2521,21 @@ static void zc_not_connected(struct kunit *test)
 	}
 }
 
+/* A BPF program could fail the call when the data has been taken. */
+static void zc_no_program_in_between(struct kunit *test)
+{
+	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 8);
+	const struct proto *prot = sk_vsock(ctx->vsk)->sk_prot;
+
+	KUNIT_ASSERT_NOT_NULL(test, prot->bpf_bypass_getsockopt);
+	KUNIT_EXPECT_TRUE(test, prot->bpf_bypass_getsockopt(AF_VSOCK,
+							    SO_VM_SOCKETS_ZEROCOPY));
+	KUNIT_EXPECT_FALSE(test, prot->bpf_bypass_getsockopt(AF_VSOCK,
+							     SO_VM_SOCKETS_BUFFER_SIZE));
+	KUNIT_EXPECT_FALSE(test, prot->bpf_bypass_getsockopt(SOL_SOCKET,
+							     SO_VM_SOCKETS_ZEROCOPY));
+}
+
 static void zc_never_connected(struct kunit *test)
 {
 	struct zc_ctx *ctx = zc_connect_and_map(test, SOCK_STREAM, 8);
@@ -2963,6 +2978,7 @@ static struct kunit_case zc_cases[] = {
 	KUNIT_CASE_PARAM(zc_invalid_argument, zc_invalid_gen_params),
 	KUNIT_CASE(zc_not_opted_in),
 	KUNIT_CASE(zc_not_connected),
+	KUNIT_CASE(zc_no_program_in_between),
 	KUNIT_CASE(zc_never_connected),
 	KUNIT_CASE(zc_transport_cannot),
 #ifdef CONFIG_BPF_SYSCALL
