@@ -60,6 +60,9 @@
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY	60
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
 
 #define DEADLINE_MS	5000
 #define MAX_HEADERS	(page / sizeof(struct virtio_vsock_usr_hdr))
@@ -1593,6 +1596,23 @@ TEST_F(vsock_zerocopy, former_contents_are_gone_in_the_range_only)
 	EXPECT_TRUE(is_pattern(self->p + 9 * page, 12 * page, 8 * page));
 }
 
+/* Also where the former call had its range elsewhere. */
+TEST_F(vsock_zerocopy, former_contents_of_another_range_are_gone)
+{
+	size_t i;
+
+	MAP(PAGES);
+	SEND(12 * page);
+	ARRIVED();
+	EXPECT_EQ(12 * page, TAKE(self->p + 10 * page, 20).bytes);
+
+	SEND(100);
+	ARRIVED();
+	EXPECT_EQ(100, TAKE(self->p, PAGES).bytes);
+	for (i = 2; i < PAGES; i++)
+		EXPECT_EQ(SIGBUS, touch(self->p + i * page));
+}
+
 TEST_F(vsock_zerocopy, unmapped_flag)
 {
 	struct vm_sockets_zerocopy arg;
@@ -2328,6 +2348,72 @@ TEST_F(vsock_zerocopy, dontneed_drops_the_pages)
 	SEND(10 * page);
 	ARRIVED();
 	EXPECT_EQ(10 * page, TAKE(self->p, PAGES).bytes);
+}
+
+/* Advice and locks are for other memory: nothing happens to these pages. */
+TEST_F(vsock_zerocopy, advice_and_locks_change_nothing)
+{
+	static const int advice[] = {
+		MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED,
+		MADV_REMOVE, MADV_DOFORK, MADV_MERGEABLE, MADV_HUGEPAGE,
+		MADV_FREE, MADV_WIPEONFORK, MADV_COLD, MADV_PAGEOUT,
+		MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_COLLAPSE,
+	};
+	int status = -1;
+	pid_t pid;
+	size_t i;
+
+	MAP(PAGES);
+	SEND(12 * page + 10);
+	ARRIVED();
+	EXPECT_EQ(12 * page + 10, TAKE(self->p, PAGES).bytes);
+
+	for (i = 0; i < ARRAY_SIZE(advice); i++) {
+		madvise(self->p, PAGES * page, advice[i]);
+		madvise(self->p + 5 * page, 2 * page, advice[i]);
+	}
+	mlock(self->p, PAGES * page);
+	munlock(self->p, PAGES * page);
+	msync(self->p, PAGES * page, MS_SYNC | MS_INVALIDATE);
+	EXPECT_EQ(-1, madvise(self->p, PAGES * page, MADV_DOFORK));
+	EXPECT_EQ(EINVAL, errno);
+
+	EXPECT_TRUE(is_pattern(self->p + page, 12 * page + 10, 0));
+	EXPECT_TRUE(is_zero(self->p + 13 * page + 10, page - 10));
+	EXPECT_EQ(SIGBUS, touch(self->p + 14 * page));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(touch(self->p) != SIGSEGV);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+
+	SEND(12 * page + 10);
+	ARRIVED();
+	EXPECT_EQ(12 * page + 10, TAKE(self->p, PAGES).bytes);
+}
+
+/* A mapping that is to be populated or locked from the start has holes, too. */
+TEST_F(vsock_zerocopy, populated_or_locked_mapping)
+{
+	static const int flags[] = { MAP_POPULATE, MAP_LOCKED };
+	size_t i;
+	char *p;
+
+	ASSERT_EQ(0, opt_in(self->rcv, 1));
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		p = mmap(NULL, PAGES * page, PROT_READ, MAP_SHARED | flags[i],
+			 self->rcv, 0);
+		ASSERT_TRUE(p != MAP_FAILED);
+		EXPECT_EQ(SIGBUS, touch(p));
+		SEND(12 * page + 10);
+		ARRIVED();
+		EXPECT_EQ(12 * page + 10, TAKE(p, PAGES).bytes);
+		SEND(100);
+		ARRIVED();
+		EXPECT_EQ(100, TAKE(p, PAGES).bytes);
+		EXPECT_EQ(0, munmap(p, PAGES * page));
+	}
 }
 
 /* What arrives later must not show up in pages that are mapped. */
