@@ -68,9 +68,13 @@ static struct virtio_transport rx_transport = {
 		.destruct = virtio_transport_destruct,
 		.stream_dequeue = virtio_transport_stream_dequeue,
 		.stream_has_data = virtio_transport_stream_has_data,
+		.stream_has_space = virtio_transport_stream_has_space,
 		.stream_rcvhiwat = virtio_transport_stream_rcvhiwat,
+		.stream_is_active = virtio_transport_stream_is_active,
 		.seqpacket_dequeue = virtio_transport_seqpacket_dequeue,
 		.seqpacket_has_data = virtio_transport_seqpacket_has_data,
+		.notify_poll_in = virtio_transport_notify_poll_in,
+		.notify_poll_out = virtio_transport_notify_poll_out,
 		.notify_recv_init = virtio_transport_notify_recv_init,
 		.notify_recv_pre_block = virtio_transport_notify_recv_pre_block,
 		.notify_recv_pre_dequeue = virtio_transport_notify_recv_pre_dequeue,
@@ -390,7 +394,9 @@ static const struct rx_layout {
 } rx_layouts[] = {
 	{ 0 },
 	{ 1 },
+	{ 4095 },
 	{ 4096 },
+	{ 4097 },
 	{ 8200 },
 	{ SZ_32K - SZ_1K },
 	/* Does not fit into a linear skb, with or without the key. */
@@ -903,7 +909,7 @@ static void rx_buf_of_before(struct kunit *test)
 static void rx_nothing_merged_into_fragments(struct kunit *test)
 {
 	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_256K);
-	static const u32 lens[] = { 4096, 4097, SZ_64K - 100 };
+	static const u32 lens[] = { SZ_32K + 1, SZ_64K - 5000, SZ_64K - 100 };
 	struct sk_buff *skb;
 	u8 *behind;
 	int i;
@@ -982,17 +988,17 @@ static void rx_flood_is_no_dearer(struct kunit *test)
 /* One-byte packets between such that have fragments. */
 static void rx_flood_among_fragments(struct kunit *test)
 {
-	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_256K);
+	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_1M);
 	u64 payload = 0;
 	int i;
 
-	for (i = 0; i < 30; i++) {
-		rx_device_packet(test, 8192, 0);
+	for (i = 0; i < 25; i++) {
+		rx_device_packet(test, 40000, 0);
 		rx_device_packet(test, 1, 0);
 		rx_device_packet(test, 1, 0);
-		payload += 8194;
+		payload += 40002;
 	}
-	KUNIT_EXPECT_EQ(test, skb_queue_len(&ctx->vvs->rx_queue), 60);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&ctx->vvs->rx_queue), 50);
 	KUNIT_EXPECT_LE(test, rx_queue_truesize(ctx), 2 * payload);
 	while (rx_recv(test, 5000) > 0)
 		;
@@ -1002,15 +1008,15 @@ static void rx_flood_among_fragments(struct kunit *test)
 /* A queue of too many packets is collapsed around those that have fragments. */
 static void rx_collapse_around_fragments(struct kunit *test)
 {
-	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_128K);
-	u32 most = SZ_128K / SKB_TRUESIZE(0);
+	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_512K);
+	u32 most = SZ_512K / SKB_TRUESIZE(0);
 	int i, pages = 0;
 
-	for (i = 0; ctx->vvs->buf_used < SZ_128K - 4096; i++) {
-		bool page = i % 40 == 10;
+	for (i = 0; ctx->vvs->buf_used < SZ_512K - 33000; i++) {
+		bool page = i % 200 == 10;
 
 		pages += page;
-		rx_device_packet(test, page ? 4096 : 150, 0);
+		rx_device_packet(test, page ? 33000 : 150, 0);
 		KUNIT_ASSERT_EQ(test, sk_vsock(ctx->vsk)->sk_err, 0);
 		KUNIT_ASSERT_LE(test, skb_queue_len(&ctx->vvs->rx_queue), most);
 	}
@@ -1053,15 +1059,18 @@ static void rx_random_stream(struct kunit *test)
 	KUNIT_EXPECT_GT(test, ctx->sent, SZ_1M);
 }
 
-/* A message of 8192 and 5000 bytes, of which @taken were taken by mapping, and
- * one of 100 behind it.
+#define FIRST		40000
+#define MESSAGE		(FIRST + 5000)
+
+/* A message of two packets, of which @taken bytes were taken by mapping, and one
+ * of 100 bytes behind it.
  */
 static struct rx_ctx *rx_message_taken(struct kunit *test, u32 taken)
 {
 	struct rx_ctx *ctx = rx_connect(test, SOCK_SEQPACKET, SZ_256K);
 
-	rx_device_packet(test, 8192, 0);
-	rx_device_packet(test, 5000, EOM | EOR);
+	rx_device_packet(test, FIRST, 0);
+	rx_device_packet(test, MESSAGE - FIRST, EOM | EOR);
 	rx_device_packet(test, 100, EOM);
 	rx_take(test, taken);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->fwd_cnt, 0);
@@ -1078,7 +1087,7 @@ static void rx_expect_next_message(struct kunit *test)
 	rx_expect_drained(test);
 }
 
-static const u32 rx_taken[] = { 1, 4095, 4096, 8191 };
+static const u32 rx_taken[] = { 1, 4095, 4096, FIRST - 1 };
 
 static void rx_taken_desc(const u32 *taken, char *desc)
 {
@@ -1093,12 +1102,12 @@ static void rx_message_rest_received(struct kunit *test)
 	struct rx_ctx *ctx = rx_message_taken(test, taken);
 	int flags;
 
-	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, PKT_MAX, 0, &flags), 13192 - taken);
+	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, PKT_MAX, 0, &flags), MESSAGE - taken);
 	KUNIT_EXPECT_TRUE(test, flags & MSG_EOR);
 	KUNIT_EXPECT_FALSE(test, flags & MSG_TRUNC);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->rx_bytes, 100);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->buf_used, 100);
-	KUNIT_EXPECT_EQ(test, ctx->vvs->fwd_cnt, 13192);
+	KUNIT_EXPECT_EQ(test, ctx->vvs->fwd_cnt, MESSAGE);
 	rx_expect_next_message(test);
 }
 
@@ -1109,20 +1118,20 @@ static void rx_message_rest_peeked(struct kunit *test)
 	int flags;
 
 	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, PKT_MAX, MSG_PEEK, &flags),
-			13192 - taken);
+			MESSAGE - taken);
 	KUNIT_EXPECT_TRUE(test, flags & MSG_EOR);
 	/* Less than is left of the first packet, and more. */
 	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, 1, MSG_PEEK, NULL), 1);
 	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, 5000, MSG_PEEK, NULL), 5000);
 	/* The length of a message is what is left of it. */
 	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, 10, MSG_PEEK | MSG_TRUNC, &flags),
-			13192 - taken);
+			MESSAGE - taken);
 	KUNIT_EXPECT_TRUE(test, flags & MSG_TRUNC);
-	KUNIT_EXPECT_EQ(test, ctx->vvs->rx_bytes, 13292 - taken);
-	KUNIT_EXPECT_EQ(test, ctx->vvs->buf_used, 13292);
+	KUNIT_EXPECT_EQ(test, ctx->vvs->rx_bytes, MESSAGE + 100 - taken);
+	KUNIT_EXPECT_EQ(test, ctx->vvs->buf_used, MESSAGE + 100);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->msg_count, 2);
 
-	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), 13192 - taken);
+	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), MESSAGE - taken);
 	rx_expect_next_message(test);
 }
 
@@ -1134,11 +1143,52 @@ static void rx_message_rest_truncated(struct kunit *test)
 	int flags;
 
 	KUNIT_EXPECT_EQ(test, rx_recv_flags(test, 10, MSG_TRUNC, &flags),
-			13192 - taken);
+			MESSAGE - taken);
 	KUNIT_EXPECT_TRUE(test, flags & MSG_TRUNC);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->rx_bytes, 100);
 	KUNIT_EXPECT_EQ(test, ctx->vvs->buf_used, 100);
 	rx_expect_next_message(test);
+}
+
+static bool rx_readable(const struct rx_ctx *ctx)
+{
+	const struct proto_ops *ops = READ_ONCE(ctx->sock->ops);
+
+	return ops->poll(NULL, ctx->sock, NULL) & EPOLLIN;
+}
+
+/* poll() promises a message, not the beginning of one. */
+static void rx_poll_whole_message(struct kunit *test)
+{
+	struct rx_ctx *ctx = rx_connect(test, SOCK_SEQPACKET, SZ_256K);
+
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+	rx_device_packet(test, 200, 0);
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), -EAGAIN);
+	rx_device_packet(test, 200, EOM);
+	KUNIT_EXPECT_TRUE(test, rx_readable(ctx));
+	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), 400);
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+
+	/* One without bytes is a message as well. */
+	rx_device_packet(test, 0, EOM);
+	KUNIT_EXPECT_TRUE(test, rx_readable(ctx));
+	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), 0);
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+	rx_expect_drained(test);
+}
+
+static void rx_poll_stream(struct kunit *test)
+{
+	struct rx_ctx *ctx = rx_connect(test, SOCK_STREAM, SZ_256K);
+
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+	rx_device_packet(test, 1, 0);
+	KUNIT_EXPECT_TRUE(test, rx_readable(ctx));
+	KUNIT_EXPECT_EQ(test, rx_recv(test, PKT_MAX), 1);
+	KUNIT_EXPECT_FALSE(test, rx_readable(ctx));
+	rx_expect_drained(test);
 }
 
 static int rx_actor(struct sock *sk, struct sk_buff *skb)
@@ -1199,33 +1249,23 @@ static void rx_count_wakeup(struct sock *sk)
 	rx_wakeups++;
 }
 
-/* Who polls learns of a message when all of it is there, also of an empty one. */
-static void rx_poll_for_whole_message(struct kunit *test)
+/* Who waits is woken up when a message is there, also by an empty one. */
+static void rx_wake_for_whole_message(struct kunit *test)
 {
 	struct rx_ctx *ctx = rx_connect(test, SOCK_SEQPACKET, SZ_256K);
-	bool ready = true;
 
 	rx_wakeups = 0;
 	sk_vsock(ctx->vsk)->sk_data_ready = rx_count_wakeup;
 
 	rx_device_packet(test, 1000, 0);
 	KUNIT_EXPECT_EQ(test, rx_wakeups, 0);
-	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
-	KUNIT_EXPECT_FALSE(test, ready);
 
 	rx_device_packet(test, 10, EOM);
 	KUNIT_EXPECT_EQ(test, rx_wakeups, 1);
-	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
-	KUNIT_EXPECT_TRUE(test, ready);
-	/* The mark is one of bytes. */
-	virtio_transport_notify_poll_in(ctx->vsk, 5000, &ready);
-	KUNIT_EXPECT_TRUE(test, ready);
 	KUNIT_EXPECT_EQ(test, rx_recv(test, 2000), 1010);
 
 	rx_device_packet(test, 0, EOM);
 	KUNIT_EXPECT_EQ(test, rx_wakeups, 2);
-	virtio_transport_notify_poll_in(ctx->vsk, 1, &ready);
-	KUNIT_EXPECT_TRUE(test, ready);
 }
 
 /* The receiver queues this very skb. */
@@ -1304,8 +1344,10 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE_PARAM(rx_message_rest_received, rx_taken_gen_params),
 	KUNIT_CASE_PARAM(rx_message_rest_peeked, rx_taken_gen_params),
 	KUNIT_CASE_PARAM(rx_message_rest_truncated, rx_taken_gen_params),
+	KUNIT_CASE(rx_poll_whole_message),
+	KUNIT_CASE(rx_wake_for_whole_message),
+	KUNIT_CASE(rx_poll_stream),
 	KUNIT_CASE(rx_sockmap_gets_the_rest),
-	KUNIT_CASE(rx_poll_for_whole_message),
 	KUNIT_CASE_PARAM(rx_sent_in_pages, rx_layout_gen_params),
 	KUNIT_CASE(rx_sent_as_before),
 	{}
