@@ -470,6 +470,7 @@ static void rx_layout_key_off(struct kunit *test)
 						      GFP_KERNEL));
 	KUNIT_EXPECT_EQ(test, skb->truesize, old->truesize);
 	KUNIT_EXPECT_EQ(test, skb->data_len, old->data_len);
+	KUNIT_EXPECT_EQ(test, skb_shinfo(skb)->nr_frags, skb_shinfo(old)->nr_frags);
 	KUNIT_EXPECT_EQ(test, skb_tailroom(skb), skb_tailroom(old));
 	KUNIT_EXPECT_EQ(test, skb_is_nonlinear(skb),
 			HDR_LEN + l->len >
@@ -1310,6 +1311,8 @@ static void rx_sent_as_before(struct kunit *test)
 			KUNIT_ASSERT_NOT_NULL(test, old);
 			KUNIT_EXPECT_EQ(test, skb->truesize, old->truesize);
 			KUNIT_EXPECT_EQ(test, skb->data_len, old->data_len);
+			KUNIT_EXPECT_EQ(test, skb_shinfo(skb)->nr_frags,
+					skb_shinfo(old)->nr_frags);
 			KUNIT_EXPECT_TRUE(test, rx_skb_is(test, skb, 0));
 			kfree_skb(old);
 		}
