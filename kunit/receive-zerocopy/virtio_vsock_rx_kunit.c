@@ -1250,7 +1250,10 @@ static void rx_count_wakeup(struct sock *sk)
 	rx_wakeups++;
 }
 
-/* Who waits is woken up when a message is there, also by an empty one. */
+/* Who waits is woken up when a message is there, also by an empty one and by one
+ * that is shorter than the mark. Each packet counts, because a sockmap takes one
+ * each time that it is woken up.
+ */
 static void rx_wake_for_whole_message(struct kunit *test)
 {
 	struct rx_ctx *ctx = rx_connect(test, SOCK_SEQPACKET, SZ_256K);
@@ -1259,14 +1262,18 @@ static void rx_wake_for_whole_message(struct kunit *test)
 	sk_vsock(ctx->vsk)->sk_data_ready = rx_count_wakeup;
 
 	rx_device_packet(test, 1000, 0);
-	KUNIT_EXPECT_EQ(test, rx_wakeups, 0);
-
-	rx_device_packet(test, 10, EOM);
 	KUNIT_EXPECT_EQ(test, rx_wakeups, 1);
+	rx_device_packet(test, 10, EOM);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 2);
 	KUNIT_EXPECT_EQ(test, rx_recv(test, 2000), 1010);
 
 	rx_device_packet(test, 0, EOM);
-	KUNIT_EXPECT_EQ(test, rx_wakeups, 2);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 3);
+	KUNIT_EXPECT_EQ(test, rx_recv(test, 2000), 0);
+
+	WRITE_ONCE(sk_vsock(ctx->vsk)->sk_rcvlowat, 5000);
+	rx_device_packet(test, 10, EOM);
+	KUNIT_EXPECT_EQ(test, rx_wakeups, 4);
 }
 
 /* The receiver queues this very skb. */

@@ -1946,6 +1946,7 @@ static void zc_result_cannot_be_written(struct kunit *test)
 		.length = ctx->map_pages * PAGE_SIZE,
 	};
 	unsigned long addr = ctx->user + PAGE_SIZE - *left;
+	u64 behind = 0;
 	int len;
 
 	zc_queue_for_failures(test);
@@ -1953,9 +1954,14 @@ static void zc_result_cannot_be_written(struct kunit *test)
 	zc_snapshot(test);
 	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)ctx->user, &arg,
 					   sizeof(arg)), 0);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)ctx->user +
+					   sizeof(arg), &behind,
+					   sizeof(behind)), 0);
 	KUNIT_ASSERT_EQ(test, vm_munmap(ctx->user + PAGE_SIZE, PAGE_SIZE), 0);
-	KUNIT_EXPECT_EQ(test, zc_getsockopt(ctx, ctx->user, addr, sizeof(arg),
-					    &len), -EFAULT);
+	KUNIT_EXPECT_EQ(test, zc_getsockopt(ctx, ctx->user, addr, sizeof(arg) +
+					    sizeof(behind), &len), -EFAULT);
+	/* That of a result which was not told is not told either. */
+	KUNIT_EXPECT_EQ(test, len, sizeof(arg) + sizeof(behind));
 	zc_check_failed(test);
 	zc_receive_all(test);
 	zc_check_references(test);
