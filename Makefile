@@ -45,6 +45,9 @@ check-all: check check-debug mutants ## check, check-debug, mutants, self tests 
 	@VSOCK_URING_CLOSE_ROUNDS=100000 tools/kselftest vsock_uring_test
 	@VSOCK_ZEROCOPY_MB=1024 tools/kselftest --only vsock_zerocopy.stream.transfer_in_any_mixture vsock_zerocopy
 	@VSOCK_ZEROCOPY_MB=1024 tools/kselftest --only vsock_zerocopy.seqpacket.transfer_in_any_mixture vsock_zerocopy
+	@ZC_NOTIFICATION_SENDS=1000000 tools/kselftest --only zc.tcp4.two_threads sendmsg_zc_notification
+	@ZC_NOTIFICATION_SENDS=1000000 tools/kselftest --only zc.udp6.two_threads sendmsg_zc_notification
+	@ZC_NOTIFICATION_SENDS=1000000 tools/kselftest --only zc.vsock_stream.two_threads sendmsg_zc_notification
 
 .PHONY: mutants
 mutants: ## puts known bugs back one at a time; each must turn its named test red (SUITE=<name>)
