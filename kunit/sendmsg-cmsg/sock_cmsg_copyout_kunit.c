@@ -394,10 +394,11 @@ static int cc_file_mmap(struct file *file, struct vm_area_struct *vma)
 }
 
 static const struct file_operations cc_fops = {
+	.owner = THIS_MODULE,
 	.mmap = cc_file_mmap,
 };
 
-/* Outlives the case: the memory goes when its thread does. */
+/* Outlives the case: its memory goes when its thread does, or later. */
 static struct address_space cc_mapping;
 
 /* The size is the last of the first page, the elements are in the second. */
@@ -417,8 +418,10 @@ static void cc_user_watched(struct cc_ctx *ctx,
 
 	file = anon_inode_getfile("[cmsg_copyout]", &cc_fops, ctx, O_RDWR);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
-	address_space_init_once(&cc_mapping);
-	cc_mapping.host = file_inode(file);
+	if (!cc_mapping.host) {
+		address_space_init_once(&cc_mapping);
+		cc_mapping.host = file_inode(file);
+	}
 	file->f_mapping = &cc_mapping;
 	/* The mapping has its own reference to the file. */
 	ctx->user = kunit_vm_mmap(test, file, 0, CC_USER,
@@ -436,8 +439,9 @@ static void cc_user_watched(struct cc_ctx *ctx,
 struct cc_part {
 	int level;
 	int type;
-	size_t len;		/* of the payload */
-	u32 size;		/* what it begins with */
+	u32 size;		/* what the payload begins with */
+	bool sized;		/* it is as long as that says */
+	size_t len;		/* of the payload otherwise */
 	bool bad;		/* cmsg_len is given */
 	size_t cmsg_len;
 };
@@ -446,8 +450,8 @@ struct cc_part {
 	{ .level = SOL_SOCKET, .type = SCM_ZC_NOTIFICATION,		\
 	  .size = (_size), .len = (_len) }
 #define ZC(_size)							\
-	ZC_BYTES(_size, sizeof(struct zc_info) +			\
-			(_size) * sizeof(struct zc_info_elem))
+	{ .level = SOL_SOCKET, .type = SCM_ZC_NOTIFICATION,		\
+	  .size = (_size), .sized = true }
 #define OTHER(_level, _type, _len)					\
 	{ .level = (_level), .type = (_type), .size = 1, .len = (_len) }
 #define BAD(_cmsg_len)							\
@@ -471,22 +475,26 @@ static void cc_no_control(struct cc_ctx *ctx)
 static void cc_add(struct cc_ctx *ctx, const struct cc_part *part)
 {
 	struct cmsghdr *cmsg = (struct cmsghdr *)(ctx->control + ctx->len);
+	size_t len = part->len;
 
-	KUNIT_ASSERT_LE(ctx->test, ctx->len + CMSG_SPACE(part->len), CC_CONTROL);
-	memset(cmsg, 0x11, CMSG_SPACE(part->len));
-	cmsg->cmsg_len = part->bad ? part->cmsg_len : CMSG_LEN(part->len);
+	if (part->sized)
+		len = sizeof(struct zc_info) +
+		      part->size * sizeof(struct zc_info_elem);
+	KUNIT_ASSERT_LE(ctx->test, ctx->len + CMSG_SPACE(len), CC_CONTROL);
+	memset(cmsg, 0x11, CMSG_SPACE(len));
+	cmsg->cmsg_len = part->bad ? part->cmsg_len : CMSG_LEN(len);
 	cmsg->cmsg_level = part->level;
 	cmsg->cmsg_type = part->type;
-	memcpy(CMSG_DATA(cmsg), &part->size, min(part->len, sizeof(part->size)));
+	memcpy(CMSG_DATA(cmsg), &part->size, min(len, sizeof(part->size)));
 
 	if (cc_ours(part) && !ctx->payload[0]) {
 		ctx->payload[0] = ctx->at[0] + sizeof(struct cmsghdr);
 		ctx->payload[1] = ctx->at[1] + CC_COMPAT_HDR;
-		ctx->payload_len = part->len;
+		ctx->payload_len = len;
 	}
-	ctx->len += CMSG_SPACE(part->len);
-	ctx->at[0] += CMSG_SPACE(part->len);
-	ctx->at[1] += CC_COMPAT_HDR + ALIGN(part->len, CC_COMPAT_ALIGN);
+	ctx->len += CMSG_SPACE(len);
+	ctx->at[0] += CMSG_SPACE(len);
+	ctx->at[1] += CC_COMPAT_HDR + ALIGN(len, CC_COMPAT_ALIGN);
 }
 
 static int cc_parse_msg(struct cc_ctx *ctx, void __user *control, bool compat)
@@ -970,14 +978,16 @@ static void cc_do_place(struct kunit *test, bool compat)
 	static const struct cc_part behind = OTHER(SOL_SOCKET, SO_MARK, 4);
 	struct cc_ctx *ctx = test->priv;
 	size_t first, second;
+	void __user *user;
 
 	cc_user(ctx);
+	user = (void __user *)ctx->start;
 	for (first = 0; first <= 17; first++) {
 		for (second = 0; second <= 17; second++) {
 			const struct cc_part one = OTHER(SOL_IP, 1, first);
 			const struct cc_part two = OTHER(SOL_IP, 2, second);
 
-			/* The second loop from 1 on: with one message only. */
+			/* Without the second once. */
 			cc_no_control(ctx);
 			cc_add(ctx, &one);
 			if (second)
@@ -987,8 +997,8 @@ static void cc_do_place(struct kunit *test, bool compat)
 
 			cc_fill(ctx);
 			cc_queue(ctx, "ZCZ");
-			KUNIT_ASSERT_EQ(test, cc_parse_msg(ctx,
-				(void __user *)ctx->start, compat), 0);
+			KUNIT_ASSERT_EQ(test, cc_parse_msg(ctx, user, compat),
+					0);
 			cc_write(ctx, 3, compat);
 		}
 	}
