@@ -808,9 +808,9 @@ static const struct cc_parse_param cc_parse_params[] = {
 	{ .desc = "behind one that is too long", PARTS(BAD(INT_MAX), ZC(1)) },
 
 	{ .desc = "not padded", PARTS(ZC(2)), .found = true,
-	  .tail = CMSG_LEN(28) - CMSG_SPACE(28) },
+	  .tail = (int)CMSG_LEN(28) - (int)CMSG_SPACE(28) },
 	{ .desc = "not padded, size only", PARTS(ZC(0)), .found = true,
-	  .tail = CMSG_LEN(4) - CMSG_SPACE(4) },
+	  .tail = (int)CMSG_LEN(4) - (int)CMSG_SPACE(4) },
 	{ .desc = "cut", PARTS(ZC(1)), .tail = -5 },
 	{ .desc = "cut before its payload", PARTS(ZC(1)), .tail = -16 },
 	{ .desc = "cut in its header", PARTS(ZC(1)), .tail = -17 },
