@@ -662,7 +662,8 @@ static bool fill(struct conn *s)
 	    (send(s->rcv, "", 1, 0) != 1 || recv(s->snd, payload, 1, 0) != 1))
 		return false;
 
-	while (n < 20) {
+	/* TCP looks whether there is room again, first after 200 ms. */
+	while (n < (is_tcp(s) ? 80 : 20)) {
 		ssize_t ret = send(s->snd, payload, len, MSG_DONTWAIT);
 
 		if (now_ms() > end || (ret < 0 && errno != EAGAIN))

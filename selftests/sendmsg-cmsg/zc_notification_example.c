@@ -66,8 +66,7 @@ static void wait_for_buffer(int fd)
 int main(void)
 {
 	struct sockaddr_in in = { .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd, one = 1;
 	socklen_t len = sizeof(in);
 
 	in.sin_family = AF_INET;
@@ -80,6 +79,7 @@ int main(void)
 			;
 		return 0;
 	}
+	fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (connect(fd, (void *)&in, len) ||
 	    setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)))
 		error(1, errno, "connect");
