@@ -12,12 +12,20 @@
  */
 #include <kunit/skbuff.h>
 #include <kunit/test.h>
+#include <linux/bvec.h>
 #include <linux/completion.h>
 #include <linux/io_uring_types.h>
+#include <linux/in.h>
 #include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/net.h>
 #include <linux/prandom.h>
 #include <linux/sched/user.h>
+#include <linux/sizes.h>
 #include <linux/skbuff.h>
+#include <linux/uio.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
 
 #include "../io_uring.h"
 #include "../notif.h"
@@ -50,6 +58,7 @@ struct nt_ctx {
 	struct io_ring_ctx *ring[NT_RINGS];
 	struct io_uring_task *task[NT_TASKS];
 	struct user_struct user;
+	struct socket *sock;
 	struct nt_notif notif[NT_NOTIFS];
 	unsigned int notifs;
 	struct sk_buff *skb[NT_SKBS];
@@ -143,6 +152,8 @@ static void nt_exit(struct kunit *test)
 		return;
 	for (i = 0; i < nt->skbs; i++)
 		consume_skb(nt->skb[i]);
+	if (nt->sock)
+		sock_release(nt->sock);
 }
 
 static struct nt_notif *nt_notif_of(struct nt_ctx *nt, unsigned int ring,
@@ -343,7 +354,7 @@ static void nt_expect_refused(struct nt_ctx *nt, struct nt_notif *n,
 {
 	struct nt_state was = nt_state(n, skb);
 
-	KUNIT_EXPECT_EQ(nt->test, nt_link(n, skb), -EEXIST);
+	KUNIT_ASSERT_EQ(nt->test, nt_link(n, skb), -EEXIST);
 	nt_expect_state(nt, was, n, skb);
 }
 
@@ -1020,6 +1031,572 @@ static void nt_seed_desc(const unsigned int *seed, char *desc)
 
 KUNIT_ARRAY_PARAM(nt_seeds, nt_seeds, nt_seed_desc);
 
+/*
+ * What a notification says about the data: copied when the data of one of the
+ * skbs that it lies in was copied, or when it lay in none that was sent.
+ */
+
+static void nt_usage_alone(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *sent = nt_notif_report(nt), *copied = nt_notif_report(nt);
+	struct nt_notif *both = nt_notif_report(nt), *none = nt_notif_report(nt);
+	struct sk_buff *skb[4] = { nt_skb(nt), nt_skb(nt), nt_skb(nt), nt_skb(nt) };
+
+	KUNIT_ASSERT_EQ(test, nt_link(sent, skb[0]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(copied, skb[1]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(both, skb[2]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(both, skb[3]), 0);
+	nt_flush(sent);
+	nt_flush(copied);
+	nt_flush(both);
+	nt_flush(none);
+	nt_sent(nt, skb[0]);
+	nt_copied(nt, skb[1]);
+	nt_copied(nt, skb[2]);
+	nt_sent(nt, skb[3]);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_FALSE(test, nt_says_copied(sent));
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(copied));
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(both));
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(none));
+}
+
+/* Who did not ask is told nothing. */
+static void nt_usage_not_asked_for(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif(nt), *member = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(member, skb), 0);
+	nt_flush(head);
+	nt_flush(member);
+	nt_copied(nt, skb);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_EQ(test, head->req->cqe.res, 0);
+	KUNIT_EXPECT_EQ(test, member->req->cqe.res, 0);
+}
+
+/* Five on one skb; the requests are over before or after it is gone. */
+static void nt_usage_chain(struct kunit *test, bool copied, bool flush_first)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *n[NT_CHAIN];
+	struct sk_buff *skb = nt_skb(nt);
+	unsigned int i;
+
+	for (i = 0; i < NT_CHAIN; i++) {
+		n[i] = nt_notif_report(nt);
+		KUNIT_ASSERT_EQ(test, nt_link(n[i], skb), 0);
+	}
+	for (i = 0; flush_first && i < NT_CHAIN; i++)
+		nt_flush(n[i]);
+	if (copied)
+		nt_copied(nt, skb);
+	else
+		nt_sent(nt, skb);
+	for (i = 0; !flush_first && i < NT_CHAIN; i++)
+		nt_flush(n[i]);
+	nt_expect_all_complete(nt);
+	for (i = 0; i < NT_CHAIN; i++)
+		KUNIT_EXPECT_EQ_MSG(test, nt_says_copied(n[i]), copied, "%u", i);
+}
+
+static void nt_usage_linked_sent(struct kunit *test)
+{
+	nt_usage_chain(test, false, true);
+}
+
+static void nt_usage_linked_sent_flushed_last(struct kunit *test)
+{
+	nt_usage_chain(test, false, false);
+}
+
+static void nt_usage_linked_copied(struct kunit *test)
+{
+	nt_usage_chain(test, true, true);
+}
+
+static void nt_usage_linked_copied_flushed_last(struct kunit *test)
+{
+	nt_usage_chain(test, true, false);
+}
+
+/* Only one of the two asks. */
+static void nt_usage_of_a_silent_head(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *sent[2] = { nt_notif(nt), nt_notif_report(nt) };
+	struct nt_notif *copied[2] = { nt_notif(nt), nt_notif_report(nt) };
+	struct nt_notif *other[2] = { nt_notif_report(nt), nt_notif(nt) };
+	struct sk_buff *skb[3] = { nt_skb(nt), nt_skb(nt), nt_skb(nt) };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		KUNIT_ASSERT_EQ(test, nt_link(sent[i], skb[0]), 0);
+		KUNIT_ASSERT_EQ(test, nt_link(copied[i], skb[1]), 0);
+		KUNIT_ASSERT_EQ(test, nt_link(other[i], skb[2]), 0);
+		nt_flush(sent[i]);
+		nt_flush(copied[i]);
+		nt_flush(other[i]);
+	}
+	nt_sent(nt, skb[0]);
+	nt_copied(nt, skb[1]);
+	nt_copied(nt, skb[2]);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_EQ(test, sent[0]->req->cqe.res, 0);
+	KUNIT_EXPECT_FALSE(test, nt_says_copied(sent[1]));
+	KUNIT_EXPECT_EQ(test, copied[0]->req->cqe.res, 0);
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(copied[1]));
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(other[0]));
+	KUNIT_EXPECT_EQ(test, other[1]->req->cqe.res, 0);
+}
+
+/*
+ * Three requests in two skbs: the second begins on the skb of the first and
+ * ends on one of its own, where the third begins. Each is told about the skbs
+ * that its data lay in; whichever reference goes last carries nothing over.
+ */
+static void nt_usage_straddling(struct kunit *test, bool first_copied,
+				bool second_copied, bool flush_first)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *n[3];
+	struct sk_buff *skb[2] = { nt_skb(nt), nt_skb(nt) };
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		n[i] = nt_notif_report(nt);
+	KUNIT_ASSERT_EQ(test, nt_link(n[0], skb[0]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(n[1], skb[0]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(n[1], skb[1]), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(n[2], skb[1]), 0);
+	for (i = 0; flush_first && i < 3; i++)
+		nt_flush(n[i]);
+	if (first_copied)
+		nt_copied(nt, skb[0]);
+	else
+		nt_sent(nt, skb[0]);
+	if (second_copied)
+		nt_copied(nt, skb[1]);
+	else
+		nt_sent(nt, skb[1]);
+	for (i = 0; !flush_first && i < 3; i++)
+		nt_flush(n[i]);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_EQ(test, nt_says_copied(n[0]), first_copied);
+	KUNIT_EXPECT_EQ(test, nt_says_copied(n[1]), first_copied || second_copied);
+	KUNIT_EXPECT_EQ(test, nt_says_copied(n[2]), second_copied);
+}
+
+static void nt_usage_straddling_sent(struct kunit *test)
+{
+	nt_usage_straddling(test, false, false, true);
+}
+
+static void nt_usage_straddling_first_copied(struct kunit *test)
+{
+	nt_usage_straddling(test, true, false, true);
+}
+
+static void nt_usage_straddling_second_copied(struct kunit *test)
+{
+	nt_usage_straddling(test, false, true, true);
+}
+
+static void nt_usage_straddling_copied(struct kunit *test)
+{
+	nt_usage_straddling(test, true, true, true);
+}
+
+static void nt_usage_straddling_flushed_last(struct kunit *test)
+{
+	nt_usage_straddling(test, true, false, false);
+}
+
+static void nt_usage_straddling_second_flushed_last(struct kunit *test)
+{
+	nt_usage_straddling(test, false, true, false);
+}
+
+/*
+ * A chain with a notification of another ring in it is not made: nt_random()
+ * and the cases above. If there were one, nothing of it would be lost.
+ */
+
+/* Links as the kernel does, whatever ring the two are of. */
+static void nt_force_link(struct nt_notif *n, struct nt_notif *behind)
+{
+	n->nd->head = behind->nd->head;
+	n->nd->next = behind->nd->next;
+	behind->nd->next = n->nd;
+	refcount_inc(&n->nd->head->uarg.refcnt);
+}
+
+static void nt_wrong_ring(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	static const unsigned int ring[] = { 0, 0, 1, 1, 0, 0 };
+	struct nt_notif *n[ARRAY_SIZE(ring)];
+	struct sk_buff *skb = nt_skb(nt);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ring); i++) {
+		n[i] = nt_notif_of(nt, ring[i], 0);
+		if (i)
+			nt_force_link(n[i], n[i - 1]);
+		else
+			KUNIT_ASSERT_EQ(test, nt_link(n[i], skb), 0);
+	}
+	for (i = 0; i < ARRAY_SIZE(ring); i++)
+		nt_flush(n[i]);
+	nt_expect_none_complete(nt);
+	nt_sent(nt, skb);
+	/* The kernel may say that this should not be. */
+	kunit_warning_suppress(test) {
+		nt_run(nt);
+	}
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_EQ(test, nt->works, 3);
+}
+
+/*
+ * A send that fails. What it did not use it must not keep.
+ */
+
+static struct sock *nt_sock(struct nt_ctx *nt)
+{
+	KUNIT_ASSERT_EQ(nt->test, sock_create_kern(&init_net, AF_INET, SOCK_STREAM,
+						   IPPROTO_TCP, &nt->sock), 0);
+	return nt->sock->sk;
+}
+
+/* Memory that cannot be pinned. */
+static int nt_send_fault(struct sock *sk, struct nt_notif *n, struct sk_buff *skb)
+{
+	char byte = 0;
+	struct kvec kvec = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = { .msg_ubuf = &n->nd->uarg };
+
+	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &kvec, 1, 1);
+	return skb_zerocopy_iter_stream(sk, skb, &msg, 1, &n->nd->uarg, NULL);
+}
+
+/* A page, for an skb that may have no room for it. */
+static int nt_send_page(struct sock *sk, struct nt_notif *n, struct sk_buff *skb)
+{
+	struct msghdr msg = { .msg_ubuf = &n->nd->uarg };
+	struct bio_vec bvec;
+
+	bvec_set_page(&bvec, ZERO_PAGE(0), 1, 0);
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, &bvec, 1, 1);
+	return skb_zerocopy_iter_stream(sk, skb, &msg, 1, &n->nd->uarg, NULL);
+}
+
+static void nt_fill_skb(struct nt_ctx *nt, struct sk_buff *skb)
+{
+	struct page *page;
+	int i;
+
+	for (i = 0; i < MAX_SKB_FRAGS; i++) {
+		page = alloc_page(GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(nt->test, page);
+		skb_add_rx_frag(skb, i, page, 0, 1, PAGE_SIZE);
+	}
+}
+
+static void nt_fails_on_an_empty_skb(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *n = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+	struct nt_state was = nt_state(n, skb);
+
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, n, skb), -EFAULT);
+	nt_expect_state(nt, was, n, skb);
+	nt_flush(n);
+	nt_expect_all_complete(nt);
+}
+
+/* The data of others in the skb is plain, and is again. */
+static void nt_fails_on_an_skb_of_others(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *n = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+	struct nt_state was;
+
+	skb_put_zero(skb, 10);
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+	was = nt_state(n, skb);
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, n, skb), -EFAULT);
+	KUNIT_EXPECT_EQ(test, skb->len, 10);
+	nt_expect_state(nt, was, n, skb);
+	nt_flush(n);
+	nt_expect_all_complete(nt);
+}
+
+static void nt_fails_when_linked(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif(nt), *member = nt_notif(nt);
+	struct nt_notif *n = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt), *second = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+	struct nt_state was, head_was;
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(member, skb), 0);
+	was = nt_state(n, skb);
+	head_was = nt_state(head, skb);
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, n, skb), -EFAULT);
+	nt_expect_state(nt, was, n, skb);
+	nt_expect_state(nt, head_was, head, skb);
+
+	/* It is as free as before, and waits for nobody. */
+	KUNIT_EXPECT_EQ(test, nt_link(n, second), 0);
+	nt_flush(n);
+	nt_sent(nt, second);
+	nt_run(nt);
+	KUNIT_EXPECT_EQ(test, n->completed, 1);
+	KUNIT_EXPECT_EQ(test, nt->completions, 1);
+	nt_flush(head);
+	nt_flush(member);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/* No room there: the request goes on to the next skb without the chain. */
+static void nt_full_when_linked(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif(nt), *n = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+	struct nt_state was;
+
+	nt_fill_skb(nt, skb);
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	was = nt_state(n, skb);
+	KUNIT_EXPECT_EQ(test, nt_send_page(sk, n, skb), -EMSGSIZE);
+	nt_expect_state(nt, was, n, skb);
+	nt_flush(n);
+	nt_run(nt);
+	KUNIT_EXPECT_EQ(test, n->completed, 1);
+	nt_flush(head);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/* What lies in the skb already counts, also when more of it fails. */
+static void nt_fails_on_its_own_skb(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *n = nt_notif(nt), *member = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+	struct nt_state was;
+
+	KUNIT_ASSERT_EQ(test, nt_link(n, skb), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(member, skb), 0);
+	was = nt_state(n, skb);
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, n, skb), -EFAULT);
+	nt_expect_state(nt, was, n, skb);
+	was = nt_state(member, skb);
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, member, skb), -EEXIST);
+	nt_expect_state(nt, was, member, skb);
+	nt_flush(n);
+	nt_flush(member);
+	nt_expect_none_complete(nt);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/*
+ * How long a chain may become.
+ */
+
+static struct nt_notif *nt_notif_bytes(struct nt_ctx *nt, u32 bytes)
+{
+	struct nt_notif *n = nt_notif(nt);
+
+	n->nd->bytes = bytes;
+	return n;
+}
+
+/* One that was refused begins a chain of its own. */
+static void nt_expect_fresh_chain(struct nt_ctx *nt, struct nt_notif *n)
+{
+	struct nt_notif *next = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+
+	KUNIT_EXPECT_EQ(nt->test, nt_link(n, skb), 0);
+	KUNIT_EXPECT_EQ(nt->test, nt_link(next, skb), 0);
+	KUNIT_EXPECT_PTR_EQ(nt->test, next->nd->head, n->nd);
+	nt_flush(next);
+	nt_flush(n);
+	nt_sent(nt, skb);
+	nt_run(nt);
+	KUNIT_EXPECT_EQ(nt->test, n->completed, 1);
+	KUNIT_EXPECT_EQ(nt->test, next->completed, 1);
+}
+
+/* 512 KiB, and not a byte more. */
+static void nt_bound_bytes(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif_bytes(nt, SZ_512K - 1000);
+	struct nt_notif *member = nt_notif_bytes(nt, 999);
+	struct nt_notif *over = nt_notif_bytes(nt, 2);
+	struct nt_notif *fits = nt_notif_bytes(nt, 1);
+	struct nt_notif *late = nt_notif_bytes(nt, 1);
+	struct sk_buff *skb = nt_skb(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_EXPECT_EQ(test, nt_link(member, skb), 0);
+	nt_expect_refused(nt, over, skb);
+	KUNIT_EXPECT_EQ(test, nt_link(fits, skb), 0);
+	nt_expect_refused(nt, late, skb);
+	nt_expect_fresh_chain(nt, over);
+	nt_expect_fresh_chain(nt, late);
+
+	nt_flush(head);
+	nt_flush(member);
+	nt_flush(fits);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/* A request that is too large for any chain has one of its own, alone. */
+static void nt_bound_large_request(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *small = nt_notif_bytes(nt, 1);
+	struct nt_notif *large = nt_notif_bytes(nt, INT_MAX);
+	struct nt_notif *next = nt_notif_bytes(nt, INT_MAX);
+	struct sk_buff *skb = nt_skb(nt), *second = nt_skb(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(small, skb), 0);
+	nt_expect_refused(nt, large, skb);
+	KUNIT_EXPECT_EQ(test, nt_link(large, second), 0);
+	nt_expect_refused(nt, next, second);
+	nt_flush(small);
+	nt_flush(large);
+	nt_flush(next);
+	nt_sent(nt, skb);
+	nt_sent(nt, second);
+	nt_expect_all_complete(nt);
+}
+
+/* 65534 requests. */
+static void nt_bound_requests(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif(nt), *fits = nt_notif(nt);
+	struct nt_notif *over = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_EXPECT_EQ(test, head->nd->chain_len, 1);
+	head->nd->chain_len = 65533;
+	KUNIT_EXPECT_EQ(test, nt_link(fits, skb), 0);
+	nt_expect_refused(nt, over, skb);
+	KUNIT_EXPECT_EQ(test, head->nd->chain_len, 65534);
+	nt_expect_fresh_chain(nt, over);
+
+	nt_flush(head);
+	nt_flush(fits);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/* It is the chain that is bounded, wherever the next one is linked. */
+static void nt_bound_behind_a_member(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif_bytes(nt, 500000);
+	struct nt_notif *member = nt_notif_bytes(nt, 20000);
+	struct nt_notif *over = nt_notif_bytes(nt, 20000);
+	struct sk_buff *skb = nt_skb(nt), *second = nt_skb(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(member, skb), 0);
+	KUNIT_ASSERT_EQ(test, nt_link(member, second), 0);
+	nt_expect_refused(nt, over, second);
+	nt_expect_fresh_chain(nt, over);
+
+	nt_flush(head);
+	nt_flush(member);
+	nt_sent(nt, skb);
+	nt_sent(nt, second);
+	nt_expect_all_complete(nt);
+}
+
+/* What failed is not counted. */
+static void nt_bound_after_a_failure(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_notif *head = nt_notif_bytes(nt, 300000);
+	struct nt_notif *fails = nt_notif_bytes(nt, 200000);
+	struct nt_notif *fits = nt_notif_bytes(nt, 200000);
+	struct nt_notif *over = nt_notif_bytes(nt, 200000);
+	struct sk_buff *skb = nt_skb(nt);
+	struct sock *sk = nt_sock(nt);
+
+	KUNIT_ASSERT_EQ(test, nt_link(head, skb), 0);
+	KUNIT_EXPECT_EQ(test, nt_send_fault(sk, fails, skb), -EFAULT);
+	KUNIT_EXPECT_EQ(test, head->nd->chain_len, 1);
+	KUNIT_EXPECT_EQ(test, nt_link(fits, skb), 0);
+	KUNIT_EXPECT_EQ(test, head->nd->chain_len, 2);
+	nt_expect_refused(nt, over, skb);
+
+	nt_flush(head);
+	nt_flush(fails);
+	nt_flush(fits);
+	nt_flush(over);
+	nt_sent(nt, skb);
+	nt_expect_all_complete(nt);
+}
+
+/*
+ * A stream of requests of 64 KiB, each beginning on the last skb of the one
+ * before: every eighth finds the chain full and begins a new one, and a chain
+ * completes when its own skbs are gone, whatever comes after it.
+ */
+static void nt_stream_is_cut(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct sk_buff *last = NULL, *skb;
+	struct nt_notif *n;
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < 40; i++) {
+		n = nt_notif_bytes(nt, SZ_64K);
+		if (last) {
+			ret = nt_link(n, last);
+			KUNIT_EXPECT_EQ_MSG(test, ret, i % 8 ? 0 : -EEXIST, "%u", i);
+		}
+		skb = nt_skb(nt);
+		KUNIT_ASSERT_EQ(test, nt_link(n, skb), 0);
+		KUNIT_EXPECT_PTR_EQ_MSG(test, n->nd->head, nt->notif[i / 8 * 8].nd,
+					"%u", i);
+		nt_flush(n);
+		if (last)
+			nt_sent(nt, last);
+		last = skb;
+		nt_run(nt);
+		KUNIT_EXPECT_EQ_MSG(test, nt->completions, i / 8 * 8, "%u", i);
+	}
+	nt_sent(nt, last);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_EQ(test, nt->works, 5);
+}
+
 static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_bind),
 	KUNIT_CASE(nt_never_sent),
@@ -1041,6 +1618,31 @@ static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_wake_counts_down),
 	KUNIT_CASE(nt_wake_for_a_chain),
 	KUNIT_CASE(nt_wake_a_sleeper),
+	KUNIT_CASE(nt_usage_alone),
+	KUNIT_CASE(nt_usage_not_asked_for),
+	KUNIT_CASE(nt_usage_linked_sent),
+	KUNIT_CASE(nt_usage_linked_sent_flushed_last),
+	KUNIT_CASE(nt_usage_linked_copied),
+	KUNIT_CASE(nt_usage_linked_copied_flushed_last),
+	KUNIT_CASE(nt_usage_of_a_silent_head),
+	KUNIT_CASE(nt_usage_straddling_sent),
+	KUNIT_CASE(nt_usage_straddling_first_copied),
+	KUNIT_CASE(nt_usage_straddling_second_copied),
+	KUNIT_CASE(nt_usage_straddling_copied),
+	KUNIT_CASE(nt_usage_straddling_flushed_last),
+	KUNIT_CASE(nt_usage_straddling_second_flushed_last),
+	KUNIT_CASE(nt_wrong_ring),
+	KUNIT_CASE(nt_fails_on_an_empty_skb),
+	KUNIT_CASE(nt_fails_on_an_skb_of_others),
+	KUNIT_CASE(nt_fails_when_linked),
+	KUNIT_CASE(nt_full_when_linked),
+	KUNIT_CASE(nt_fails_on_its_own_skb),
+	KUNIT_CASE(nt_bound_bytes),
+	KUNIT_CASE(nt_bound_large_request),
+	KUNIT_CASE(nt_bound_requests),
+	KUNIT_CASE(nt_bound_behind_a_member),
+	KUNIT_CASE(nt_bound_after_a_failure),
+	KUNIT_CASE(nt_stream_is_cut),
 	KUNIT_CASE_PARAM(nt_random, nt_seeds_gen_params),
 	{}
 };
