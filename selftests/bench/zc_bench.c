@@ -1,0 +1,759 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Price of a sendmsg(), and of learning that its zero-copy is complete.
+ *
+ * One process sends to an address behind a dummy device. That device frees
+ * each packet without looking at its data, so that nothing is copied: for UDP
+ * the notification of a send is queued before the call returns. TCP also
+ * needs a peer that acknowledges. There is none; after each send the program
+ * itself writes the acknowledgment into a tun device, and the completion
+ * follows in that write. What the peer's side costs is not timed. The
+ * connection is made by TCP_REPAIR, without a handshake.
+ *
+ * Ways to learn of the notifications (-w), after each LIMIT sends (-l):
+ *
+ *   none      not at all, until all is sent: the bound
+ *   read      recvmsg(MSG_ERRQUEUE) once
+ *   poll      poll() and then recvmsg(MSG_ERRQUEUE) once
+ *   drain     recvmsg(MSG_ERRQUEUE) until it finds nothing
+ *   cmsg      control message SCM_ZC_NOTIFICATION in that sendmsg()
+ *   plain     sends without MSG_ZEROCOPY, see -c and -z
+ *
+ * A read comes before the next send: not before the peer has acknowledged.
+ * Reported per send:
+ *
+ *   ns        time of the calls above and of the code around them. Where a
+ *             nanosecond is one instruction (QEMU -icount shift=0) that is
+ *             the number of instructions
+ *   calls     system calls (-p), but for the peer's
+ *   copies    times that the kernel copied a packet's pages after all (-p)
+ *
+ * and the percentage of sends whose notification says "copied".
+ */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <linux/errqueue.h>
+#include <linux/if_tun.h>
+#include <linux/net_tstamp.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <linux/vm_sockets.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#ifndef SCM_ZC_NOTIFICATION
+#define SCM_ZC_NOTIFICATION	86
+#define ZC_NOTIFICATION_MAX	64
+
+struct zc_info_elem {
+	__u32 lo;
+	__u32 hi;
+	__u8 zerocopy;
+	__u8 reserved[3];
+};
+
+struct zc_info {
+	__u32 size;
+	struct zc_info_elem arr[];
+};
+#endif
+
+#define MAX_SIZE	65536
+#define WARM_UP		300	/* sends before the measured ones */
+#define MSS		1400	/* of UDP's segments, too */
+#define WSCALE		14
+#define SEQ		1000	/* first byte of the program's */
+#define PEER_SEQ	2000	/* and of the peer's */
+#define PORT		8000
+#define PROFILE		"/sys/kernel/tracing/kprobe_profile"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+enum way { WAY_NONE, WAY_READ, WAY_POLL, WAY_DRAIN, WAY_CMSG, WAY_PLAIN };
+enum proto { UDP, TCP, VSOCK };
+
+static const char * const ways[] = { "none", "read", "poll", "drain", "cmsg",
+				     "plain" };
+static const char * const protos[] = { "udp", "tcp", "vsock" };
+
+/* Control messages of plain sends, a bit each */
+enum { CTL_PKTINFO = 1, CTL_MARK = 2, CTL_TSTAMP = 4 };
+static const char * const ctls[] = { "none", "pktinfo", "mark", "pktinfo+mark",
+				     "tstamp", "pktinfo+tstamp", "mark+tstamp",
+				     "pktinfo+mark+tstamp" };
+
+static struct {
+	enum proto proto;
+	int family;
+	enum way way;
+	size_t size;
+	unsigned int limit;
+	unsigned long count;
+	unsigned int ctl;
+	bool zerocopy;
+	bool probe;
+} opt = {
+	.proto = UDP,
+	.family = AF_INET,
+	.way = WAY_NONE,
+	.size = 1400,
+	.limit = 1,
+	.count = 5000,
+};
+
+static char payload[MAX_SIZE] __attribute__((aligned(4096)));
+static int fd, sink;
+static uint32_t completed;	/* sends whose notification was read */
+static unsigned long copied;	/* and which were copied */
+
+/* ------------------------------------------------------------------ */
+/* Time and counts                                                     */
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1e9 + ts.tv_nsec;
+}
+
+struct hits {
+	unsigned long calls;
+	unsigned long peer;
+	unsigned long copies;
+};
+
+/* Hit counts of the three events that the caller has put into tracefs. */
+static struct hits read_hits(void)
+{
+	unsigned long hit, missed;
+	struct hits hits = { };
+	char name[64];
+	FILE *f;
+
+	f = fopen(PROFILE, "r");
+	if (!f)
+		err(1, "%s", PROFILE);
+	while (fscanf(f, "%63s %lu %lu", name, &hit, &missed) == 3) {
+		if (missed)
+			errx(1, "event %s missed %lu hits", name, missed);
+		if (!strcmp(name, "bench_calls"))
+			hits.calls = hit;
+		else if (!strcmp(name, "bench_peer"))
+			hits.peer = hit;
+		else if (!strcmp(name, "bench_copies"))
+			hits.copies = hit;
+	}
+	fclose(f);
+	return hits;
+}
+
+/* ------------------------------------------------------------------ */
+/* The peer of a TCP connection                                        */
+
+static struct {
+	int tun;
+	size_t ip_len;
+	char packet[60];	/* IP and TCP header */
+	struct tcphdr *tcp;
+	uint32_t sum;		/* of all but the sequence number acknowledged */
+	uint32_t acked;
+} peer;
+
+static uint32_t add_words(const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	uint32_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < len; i += 2)
+		sum += p[i] << 8 | p[i + 1];
+	return sum;
+}
+
+static uint16_t fold(uint32_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return htons(~sum);
+}
+
+static void peer_open(const struct sockaddr_storage *me,
+		      const struct sockaddr_storage *to)
+{
+	struct ifreq ifr = { .ifr_flags = IFF_TUN | IFF_NO_PI };
+	bool v6 = opt.family == AF_INET6;
+	uint8_t *ip = (uint8_t *)peer.packet;
+	size_t addr_len = v6 ? 16 : 4;
+	int s;
+
+	peer.tun = open("/dev/net/tun", O_RDWR);
+	if (peer.tun < 0)
+		err(1, "/dev/net/tun");
+	strcpy(ifr.ifr_name, "zcpeer0");
+	if (ioctl(peer.tun, TUNSETIFF, &ifr))
+		err(1, "TUNSETIFF");
+	s = socket(AF_INET, SOCK_DGRAM, 0);
+	if (s < 0 || ioctl(s, SIOCGIFFLAGS, &ifr))
+		err(1, "SIOCGIFFLAGS");
+	ifr.ifr_flags |= IFF_UP;
+	if (ioctl(s, SIOCSIFFLAGS, &ifr))
+		err(1, "SIOCSIFFLAGS");
+	close(s);
+
+	peer.ip_len = v6 ? 40 : 20;
+	peer.tcp = (struct tcphdr *)(ip + peer.ip_len);
+	if (v6) {
+		ip[0] = 0x60;
+		ip[5] = sizeof(*peer.tcp);
+		ip[6] = IPPROTO_TCP;
+		ip[7] = 64;
+		memcpy(ip + 8, &((struct sockaddr_in6 *)to)->sin6_addr, 16);
+		memcpy(ip + 24, &((struct sockaddr_in6 *)me)->sin6_addr, 16);
+	} else {
+		uint16_t check;
+
+		ip[0] = 0x45;
+		ip[3] = peer.ip_len + sizeof(*peer.tcp);
+		ip[8] = 64;
+		ip[9] = IPPROTO_TCP;
+		memcpy(ip + 12, &((struct sockaddr_in *)to)->sin_addr, 4);
+		memcpy(ip + 16, &((struct sockaddr_in *)me)->sin_addr, 4);
+		check = fold(add_words(ip, 20));
+		memcpy(ip + 10, &check, sizeof(check));
+	}
+	peer.tcp->source = htons(PORT);
+	peer.tcp->dest = htons(PORT + 1);
+	peer.tcp->seq = htonl(PEER_SEQ);
+	peer.tcp->doff = sizeof(*peer.tcp) / 4;
+	peer.tcp->ack = 1;
+	peer.tcp->window = htons(0xffff);
+	peer.sum = add_words(peer.tcp, sizeof(*peer.tcp)) +
+		   add_words(ip + peer.ip_len - 2 * addr_len, 2 * addr_len) +
+		   IPPROTO_TCP + sizeof(*peer.tcp);
+	peer.acked = SEQ;
+}
+
+static void peer_ack(size_t len)
+{
+	size_t total = peer.ip_len + sizeof(*peer.tcp);
+
+	peer.acked += len;
+	peer.tcp->ack_seq = htonl(peer.acked);
+	peer.tcp->check = fold(peer.sum + (peer.acked >> 16) +
+			       (peer.acked & 0xffff));
+	if (write(peer.tun, peer.packet, total) != (ssize_t)total)
+		err(1, "write to the tun device");
+}
+
+static int outstanding(void)
+{
+	int n;
+
+	if (ioctl(fd, SIOCOUTQ, &n))
+		err(1, "SIOCOUTQ");
+	return n;
+}
+
+/* Acknowledges what the congestion window lets out until all is sent. */
+static void peer_ack_slowly(void)
+{
+	int out, unsent, tries = 0;
+
+	while ((out = outstanding())) {
+		if (ioctl(fd, SIOCOUTQNSD, &unsent))
+			err(1, "SIOCOUTQNSD");
+		if (out != unsent)
+			peer_ack(out - unsent);
+		else if (tries++ < 1000)
+			usleep(1000);	/* packets are still in the device */
+		else
+			errx(1, "nothing is sent of %d bytes", out);
+	}
+}
+
+/* ------------------------------------------------------------------ */
+/* The socket                                                          */
+
+static void set(int level, int name, int val, const char *what)
+{
+	if (setsockopt(fd, level, name, &val, sizeof(val)))
+		err(1, "%s", what);
+}
+
+static socklen_t address(struct sockaddr_storage *ss, bool mine)
+{
+	int port = mine ? PORT + 1 : PORT;
+
+	memset(ss, 0, sizeof(*ss));
+	ss->ss_family = opt.family;
+	if (opt.family == AF_INET6) {
+		struct sockaddr_in6 *in6 = (void *)ss;
+
+		inet_pton(AF_INET6, mine ? "2001:db8::1" : "2001:db8::2",
+			  &in6->sin6_addr);
+		in6->sin6_port = htons(port);
+		return sizeof(*in6);
+	}
+	((struct sockaddr_in *)ss)->sin_port = htons(port);
+	inet_pton(AF_INET, mine ? "192.0.2.1" : "192.0.2.2",
+		  &((struct sockaddr_in *)ss)->sin_addr);
+	return sizeof(struct sockaddr_in);
+}
+
+static void open_inet(void)
+{
+	struct tcp_repair_opt opts[] = {
+		{ .opt_code = 2, .opt_val = MSS },
+		{ .opt_code = 3, .opt_val = WSCALE | WSCALE << 16 },
+	};
+	struct linger reset = { .l_onoff = 1 };
+	struct sockaddr_storage me, to;
+	socklen_t len = address(&me, true);
+
+	address(&to, false);
+	fd = socket(opt.family, opt.proto == TCP ? SOCK_STREAM : SOCK_DGRAM, 0);
+	if (fd < 0)
+		err(1, "socket");
+	set(SOL_SOCKET, SO_SNDBUFFORCE, 4 << 20, "SO_SNDBUFFORCE");
+	set(SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
+	/* Nobody answers a FIN. */
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)))
+		err(1, "SO_LINGER");
+	if (opt.proto == TCP) {
+		set(IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+		set(IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, "TCP_REPAIR");
+		set(IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE, "queue");
+		set(IPPROTO_TCP, TCP_QUEUE_SEQ, SEQ, "TCP_QUEUE_SEQ");
+		set(IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE, "queue");
+		set(IPPROTO_TCP, TCP_QUEUE_SEQ, PEER_SEQ, "TCP_QUEUE_SEQ");
+	} else if (opt.size > MSS) {
+		set(IPPROTO_UDP, UDP_SEGMENT, MSS, "UDP_SEGMENT");
+	}
+	if (bind(fd, (struct sockaddr *)&me, len))
+		err(1, "bind: has dummy0 its addresses?");
+	if (connect(fd, (struct sockaddr *)&to, len))
+		err(1, "connect");
+	if (opt.proto == TCP) {
+		if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, opts,
+			       sizeof(opts)))
+			err(1, "TCP_REPAIR_OPTIONS");
+		set(IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "repair");
+		peer_open(&me, &to);
+		peer_ack(0);	/* tells the window */
+	}
+}
+
+static void open_vsock(void)
+{
+	struct sockaddr_vm to = { .svm_family = AF_VSOCK, .svm_port = PORT,
+				  .svm_cid = VMADDR_CID_LOCAL };
+	int s = socket(AF_VSOCK, SOCK_STREAM, 0);
+
+	fd = socket(AF_VSOCK, SOCK_STREAM, 0);
+	if (s < 0 || fd < 0)
+		err(1, "socket");
+	if (bind(s, (struct sockaddr *)&to, sizeof(to)) || listen(s, 1))
+		err(1, "bind and listen");
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		err(1, "connect");
+	sink = accept(s, NULL, NULL);
+	if (sink < 0)
+		err(1, "accept");
+	close(s);
+}
+
+/* ------------------------------------------------------------------ */
+/* What is timed                                                       */
+
+static struct iovec iov = { .iov_base = payload };
+static struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+static char control[CMSG_SPACE(sizeof(struct zc_info) + ZC_NOTIFICATION_MAX *
+			       sizeof(struct zc_info_elem))]
+		__attribute__((aligned(sizeof(long))));
+static struct zc_info *info;
+
+static void send_one(const struct msghdr *m, int flags)
+{
+	ssize_t ret = sendmsg(fd, m, flags);
+
+	if (ret != (ssize_t)opt.size) {
+		if (ret < 0)
+			err(1, "sendmsg");
+		errx(1, "sendmsg: %zd bytes of %zu", ret, opt.size);
+	}
+}
+
+static void complete(uint32_t lo, uint32_t hi, bool was_copied)
+{
+	if (lo != completed)
+		errx(1, "notification of send %u, expected %u", lo, completed);
+	completed = hi + 1;
+	if (was_copied)
+		copied += hi - lo + 1;
+}
+
+static bool read_one(void)
+{
+	char buf[CMSG_SPACE(sizeof(struct sock_extended_err) +
+			    sizeof(struct sockaddr_in6))]
+		__attribute__((aligned(sizeof(long))));
+	struct msghdr m = { .msg_control = buf, .msg_controllen = sizeof(buf) };
+	const struct sock_extended_err *ee;
+	const struct cmsghdr *cmsg;
+
+	if (recvmsg(fd, &m, MSG_ERRQUEUE) < 0) {
+		if (errno == EAGAIN)
+			return false;
+		err(1, "recvmsg(MSG_ERRQUEUE)");
+	}
+	cmsg = CMSG_FIRSTHDR(&m);
+	if (!cmsg)
+		errx(1, "no control message");
+	ee = (const void *)CMSG_DATA(cmsg);
+	if (ee->ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+		errx(1, "an error of origin %u", ee->ee_origin);
+	complete(ee->ee_info, ee->ee_data,
+		 ee->ee_code & SO_EE_CODE_ZEROCOPY_COPIED);
+	return true;
+}
+
+static void read_errqueue(void)
+{
+	struct pollfd p = { .fd = fd };
+
+	if (opt.way == WAY_POLL && (poll(&p, 1, -1) != 1 || p.revents != POLLERR))
+		errx(1, "poll: events %x", p.revents);
+	if (!read_one())
+		errx(1, "no notification of send %u", completed);
+	if (opt.way == WAY_DRAIN)
+		while (read_one())
+			;
+}
+
+static void send_and_take(void)
+{
+	uint32_t i;
+
+	info->size = opt.limit;
+	send_one(&msg, MSG_ZEROCOPY);
+	for (i = 0; i < info->size; i++)
+		complete(info->arr[i].lo, info->arr[i].hi,
+			 !info->arr[i].zerocopy);
+}
+
+/* One send with what is due before or in it; @due: the limit is reached. */
+static void timed(bool due)
+{
+	static const struct msghdr bare = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	switch (opt.way) {
+	case WAY_NONE:
+		send_one(&bare, MSG_ZEROCOPY);
+		break;
+	case WAY_READ:
+	case WAY_POLL:
+	case WAY_DRAIN:
+		if (due)
+			read_errqueue();
+		send_one(&bare, MSG_ZEROCOPY);
+		break;
+	case WAY_CMSG:
+		if (due)
+			send_and_take();
+		else
+			send_one(&bare, MSG_ZEROCOPY);
+		break;
+	case WAY_PLAIN:
+		send_one(&msg, 0);
+		break;
+	}
+}
+
+/* What comes after a send on the far side, and is not timed. */
+static void untimed(void)
+{
+	char buf[256];
+
+	switch (opt.proto) {
+	case TCP:
+		peer_ack(opt.size);
+		break;
+	case VSOCK:
+		if (recv(sink, buf, sizeof(buf), 0) != (ssize_t)opt.size)
+			err(1, "recv");
+		break;
+	default:
+		break;
+	}
+}
+
+static void drop_timestamps(void)
+{
+	char buf[512];
+	struct msghdr m = { .msg_control = buf };
+
+	do {
+		m.msg_controllen = sizeof(buf);
+	} while (recvmsg(fd, &m, MSG_ERRQUEUE) >= 0);
+}
+
+static double run(unsigned long count)
+{
+	double sum = 0, t0;
+	unsigned long i;
+	bool due;
+
+	for (i = 1; i <= count; i++) {
+		due = i % opt.limit == 0;
+		t0 = now();
+		timed(due);
+		sum += now() - t0;
+		untimed();
+		if (opt.ctl & CTL_TSTAMP)
+			drop_timestamps();
+	}
+	return sum;
+}
+
+/* What it costs to look at the clock. */
+static double run_empty(unsigned long count)
+{
+	double sum = 0, t0;
+	unsigned long i;
+
+	for (i = 0; i < count; i++) {
+		t0 = now();
+		sum += now() - t0;
+	}
+	return sum;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void *add_cmsg(int level, int type, size_t len)
+{
+	struct cmsghdr *cmsg;
+
+	msg.msg_control = control;
+	cmsg = (struct cmsghdr *)(control + msg.msg_controllen);
+	cmsg->cmsg_level = level;
+	cmsg->cmsg_type = type;
+	cmsg->cmsg_len = CMSG_LEN(len);
+	msg.msg_controllen += CMSG_SPACE(len);
+	return CMSG_DATA(cmsg);
+}
+
+static void add_cmsgs(void)
+{
+	int tstamp = SOF_TIMESTAMPING_TX_SOFTWARE, mark = 1;
+
+	if (opt.way == WAY_CMSG)
+		info = add_cmsg(SOL_SOCKET, SCM_ZC_NOTIFICATION, sizeof(*info) +
+				opt.limit * sizeof(struct zc_info_elem));
+	if (opt.ctl & CTL_PKTINFO) {
+		if (opt.family == AF_INET6)
+			add_cmsg(SOL_IPV6, IPV6_PKTINFO,
+				 sizeof(struct in6_pktinfo));
+		else
+			add_cmsg(SOL_IP, IP_PKTINFO, sizeof(struct in_pktinfo));
+	}
+	if (opt.ctl & CTL_MARK)
+		memcpy(add_cmsg(SOL_SOCKET, SO_MARK, sizeof(mark)), &mark,
+		       sizeof(mark));
+	if (opt.ctl & CTL_TSTAMP)
+		memcpy(add_cmsg(SOL_SOCKET, SO_TIMESTAMPING, sizeof(tstamp)),
+		       &tstamp, sizeof(tstamp));
+}
+
+static void usage(FILE *to)
+{
+	fprintf(to,
+		"usage: zc_bench [-t udp|tcp|vsock] [-6] [-w none|read|poll|drain|cmsg|plain]\n"
+		"                [-s BYTES] [-l LIMIT] [-n SENDS] [-c CONTROL] [-z] [-p]\n"
+		"\n"
+		"Prints one line of JSON. dummy0 must have 192.0.2.1/24 and 2001:db8::1/64.\n"
+		"\n"
+		"  -t, -6   protocol, UDP over IPv4 if not given\n"
+		"  -w WAY   how notifications are learnt of; plain: sends without MSG_ZEROCOPY\n"
+		"  -s BYTES sent at once\n"
+		"  -l LIMIT sends from one reading of notifications to the next\n"
+		"  -n SENDS measured\n"
+		"  -c BITS  plain: control messages, 1: PKTINFO, 2: SO_MARK, 4: SO_TIMESTAMPING\n"
+		"  -z       plain: the socket has SO_ZEROCOPY\n"
+		"  -p       count system calls and copies by the events that the caller has set up\n");
+}
+
+static unsigned long number(const char *s, unsigned long min, unsigned long max)
+{
+	char *end;
+	unsigned long n = strtoul(s, &end, 10);
+
+	if (!*s || *end || n < min || n > max)
+		errx(1, "bad number: %s", s);
+	return n;
+}
+
+static int name(const char *s, const char * const *names, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(s, names[i]))
+			return i;
+	errx(1, "unknown: %s", s);
+}
+
+static void parse(int argc, char **argv)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "t:6w:s:l:n:c:zph")) != -1) {
+		switch (c) {
+		case 't':
+			opt.proto = name(optarg, protos, ARRAY_SIZE(protos));
+			break;
+		case '6':
+			opt.family = AF_INET6;
+			break;
+		case 'w':
+			opt.way = name(optarg, ways, ARRAY_SIZE(ways));
+			break;
+		case 's':
+			opt.size = number(optarg, 1, MAX_SIZE);
+			break;
+		case 'l':
+			opt.limit = number(optarg, 1, ZC_NOTIFICATION_MAX);
+			break;
+		case 'n':
+			opt.count = number(optarg, 100, 1000000);
+			break;
+		case 'c':
+			opt.ctl = number(optarg, 0, ARRAY_SIZE(ctls) - 1);
+			break;
+		case 'z':
+			opt.zerocopy = true;
+			break;
+		case 'p':
+			opt.probe = true;
+			break;
+		case 'h':
+			usage(stdout);
+			exit(0);
+		default:
+			usage(stderr);
+			exit(1);
+		}
+	}
+	if (optind != argc) {
+		usage(stderr);
+		exit(1);
+	}
+	if (opt.way != WAY_PLAIN && (opt.proto == VSOCK || opt.ctl))
+		errx(1, "-t vsock and -c are for plain sends");
+	if (opt.way == WAY_PLAIN && opt.proto == VSOCK && opt.size > 256)
+		errx(1, "vsock: at most 256 bytes");
+	opt.zerocopy |= opt.way != WAY_PLAIN;
+}
+
+int main(int argc, char **argv)
+{
+	struct hits none, before, after = { };
+	double ns, clock = 0;
+	unsigned long i;
+
+	parse(argc, argv);
+	alarm(120);	/* some orders of magnitude more than is needed */
+	memset(payload, 'z', sizeof(payload));
+	iov.iov_len = opt.size;
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		err(1, "mlockall");
+	if (opt.proto == VSOCK)
+		open_vsock();
+	else
+		open_inet();
+	if (opt.zerocopy)
+		set(SOL_SOCKET, SO_ZEROCOPY, 1, "SO_ZEROCOPY");
+	add_cmsgs();
+
+	/* The first sends widen the window. */
+	for (i = 0; i < WARM_UP; i++) {
+		static const struct msghdr bare = { .msg_iov = &iov,
+						    .msg_iovlen = 1 };
+
+		send_one(&bare, opt.way == WAY_PLAIN ? 0 : MSG_ZEROCOPY);
+		if (opt.proto == TCP)
+			peer_ack_slowly();
+		else
+			untimed();
+	}
+	if (opt.way != WAY_PLAIN) {
+		while (read_one())
+			;
+		/* One notification ahead: a read comes before its send. */
+		send_one(&(struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1 },
+			 MSG_ZEROCOPY);
+		untimed();
+	}
+	if (completed != (opt.way == WAY_PLAIN ? 0 : WARM_UP))
+		errx(1, "%u of %u notifications", completed, WARM_UP);
+	copied = 0;
+	run(opt.limit);
+	run(opt.limit);
+
+	if (opt.probe) {
+		none = read_hits();
+		before = read_hits();
+		ns = run(opt.count);
+		after = read_hits();
+		after.calls -= before.calls + (before.calls - none.calls);
+		after.peer -= before.peer;
+		after.copies -= before.copies;
+	} else {
+		ns = run(opt.count);
+		clock = run_empty(opt.count);
+	}
+
+	if (opt.proto == TCP && outstanding())
+		errx(1, "%d bytes not acknowledged", outstanding());
+	if (opt.way != WAY_PLAIN) {
+		while (read_one())
+			;
+		if (completed != WARM_UP + 1 + 2 * opt.limit + opt.count)
+			errx(1, "%u notifications for %lu sends", completed,
+			     WARM_UP + 1 + 2 * opt.limit + opt.count);
+	}
+
+	printf("{\"proto\": \"%s\", \"family\": %d, \"way\": \"%s\", \"limit\": %u, ",
+	       protos[opt.proto], opt.proto == VSOCK ? 0 :
+	       opt.family == AF_INET ? 4 : 6, ways[opt.way], opt.limit);
+	printf("\"size\": %zu, \"control\": \"%s\", \"so_zerocopy\": %s, \"sends\": %lu, ",
+	       opt.size, ctls[opt.ctl], opt.zerocopy ? "true" : "false",
+	       opt.count);
+	if (opt.probe)
+		printf("\"calls\": %.4f, \"copies\": %.4f, ",
+		       (double)(after.calls - after.peer) / opt.count,
+		       (double)after.copies / opt.count);
+	else
+		printf("\"ns\": %.1f, ", (ns - clock) / opt.count);
+	printf("\"copied_percent\": %.2f}\n", opt.way == WAY_PLAIN ? 0 :
+	       100.0 * copied / (opt.count + 2 * opt.limit + 1));
+	return 0;
+}
