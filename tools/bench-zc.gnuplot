@@ -14,13 +14,13 @@ set output out
 set style data histograms
 set style histogram clustered gap 1
 set style fill solid noborder
-set offsets 0,0,graph 0.16,0
+set offsets 0,0,graph 0.25,0
 set yrange [0:*]
 set grid ytics lc rgb '#e0e0e0'
 set border 3 lc rgb '#888888'
 set tics nomirror
 set xtics font ',9' scale 0
-set key right top horizontal samplen 1
+set key left top horizontal samplen 1
 
 grey = '#a9b4c0'
 pale = '#cfd6dd'
@@ -47,7 +47,9 @@ plot data index 0 using 6:xtic(1) title 'from read until empty' lc rgb blue, '' 
      85 with lines lc rgb sand lw 2 title 'bar'
 
 set yrange [*:*]
-set xtics rotate by -60 font ',7'
+set offsets 0,0,graph 0.2,graph 0.05
+set xzeroaxis lc rgb '#888888'
+set xtics rotate by 55 right font ',7'
 set title 'A plain sendmsg() of one byte: patched against base kernel, percent (bar: 0.3; zc: SO_ZEROCOPY is set)'
 plot data index 2 using 2:xtic(1) title 'change' lc rgb blue, 0.3 with lines lc rgb sand lw 2 title 'bar'
 unset multiplot
