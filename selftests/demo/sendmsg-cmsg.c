@@ -33,15 +33,15 @@ int main(void)
 	struct zc_info *info = (struct zc_info *)CMSG_DATA(cmsg);
 	int receiver = socket(AF_INET, SOCK_DGRAM, 0), sender = socket(AF_INET, SOCK_DGRAM, 0), one = 1;
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	socklen_t tolen = sizeof(to);
+	socklen_t addrlen = sizeof(to);
 	unsigned int i, sent, next = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (ioctl(receiver, SIOCSIFFLAGS, &lo))
 		die("lo");
-	if (bind(receiver, (void *)&to, tolen) || getsockname(receiver, (void *)&to, &tolen))
+	if (bind(receiver, (void *)&to, addrlen) || getsockname(receiver, (void *)&to, &addrlen))
 		die("bind");
-	if (connect(sender, (void *)&to, tolen) || setsockopt(sender, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)))
+	if (connect(sender, (void *)&to, addrlen) || setsockopt(sender, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)))
 		die("connect");
 
 	cmsg->cmsg_level = SOL_SOCKET;
