@@ -616,8 +616,9 @@ static void nt_foreign_provider(struct kunit *test)
 	struct nt_stub stub = {
 		.uarg = { .ops = &nt_stub_ops, .flags = SKBFL_ZEROCOPY_FRAG },
 	};
-	struct nt_notif *n = nt_notif(nt);
-	struct sk_buff *skb = nt_skb(nt);
+	struct nt_notif *n = nt_notif(nt), *alike = nt_notif(nt);
+	struct sk_buff *skb = nt_skb(nt), *second = nt_skb(nt);
+	const struct ubuf_info_ops *ops = alike->nd->uarg.ops;
 
 	refcount_set(&stub.uarg.refcnt, 1);
 	skb_zcopy_init(skb, &stub.uarg);
@@ -625,6 +626,15 @@ static void nt_foreign_provider(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stub.completed, 0);
 	nt_sent(nt, skb);
 	KUNIT_EXPECT_EQ(test, stub.completed, 1);
+
+	/* Also when what lies around it looks like a request of this ring. */
+	KUNIT_ASSERT_EQ(test, nt_link(alike, second), 0);
+	alike->nd->uarg.ops = &nt_stub_ops;
+	nt_expect_refused(nt, n, second);
+	alike->nd->uarg.ops = ops;
+
+	nt_flush(alike);
+	nt_sent(nt, second);
 	nt_flush(n);
 	nt_expect_all_complete(nt);
 }
