@@ -825,11 +825,14 @@ static void cc_do_parse(struct kunit *test, bool compat)
 	const struct cc_parse_param *p = test->param_value;
 	struct cc_ctx *ctx = test->priv;
 	const unsigned long user = 0x10000;
+	bool others = false;
 	unsigned int i;
 
 	cc_no_control(ctx);
-	for (i = 0; i < p->nr; i++)
+	for (i = 0; i < p->nr; i++) {
 		cc_add(ctx, &p->parts[i]);
+		others |= !cc_ours(&p->parts[i]) || p->parts[i].bad;
+	}
 	ctx->len += p->tail;
 
 	KUNIT_EXPECT_EQ(test, cc_parse_msg(ctx, (void __user *)user, compat),
@@ -842,6 +845,8 @@ static void cc_do_parse(struct kunit *test, bool compat)
 	KUNIT_EXPECT_EQ(test, (unsigned long)ctx->out.msg[0].data,
 			user + ctx->payload[compat]);
 	KUNIT_EXPECT_EQ(test, ctx->out.msg[0].len, ctx->payload_len);
+	/* What is malformed is for the protocol, too. */
+	KUNIT_EXPECT_EQ(test, ctx->out.others, others);
 }
 
 static void cc_parse(struct kunit *test)
@@ -1273,7 +1278,6 @@ static void cc_walk_in_front(struct kunit *test)
 	const unsigned int *p = test->param_value;
 	struct cc_ctx *ctx = test->priv;
 
-	BUILD_BUG_ON(SOCK_ERRQUEUE_WALK_MAX != CC_PASSED);
 	cc_user(ctx);
 	cc_queue_many(ctx, 'T', *p);
 	cc_queue(ctx, "Z");
