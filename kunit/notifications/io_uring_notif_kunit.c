@@ -8,18 +8,22 @@
  * as a notification sees. Notifications, links, skbs and the task work are the
  * kernel's own; the requests come from memory that is full of rubbish. Nothing
  * is sent: an skb that is freed was sent without a copy, one whose data is
- * copied (skb_copy_ubufs()) was not.
+ * copied (skb_copy_ubufs()) was not. Where requests are prepared and issued,
+ * the socket only takes note.
  */
 #include <kunit/skbuff.h>
 #include <kunit/test.h>
 #include <linux/bvec.h>
 #include <linux/completion.h>
+#include <linux/file.h>
 #include <linux/io_uring_types.h>
 #include <linux/in.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/net.h>
 #include <linux/prandom.h>
+#include <linux/resource.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/sizes.h>
 #include <linux/skbuff.h>
@@ -28,6 +32,7 @@
 #include <net/sock.h>
 
 #include "../io_uring.h"
+#include "../net.h"
 #include "../notif.h"
 #include "../wait.h"
 
@@ -44,6 +49,10 @@
 #define NT_CHAIN	5
 #define NT_ORDERS	120
 
+/* What a request sends, and the part that a socket takes that takes a part. */
+#define NT_SEND		100
+#define NT_PART		30
+
 struct nt_notif {
 	struct io_kiocb *req;
 	struct io_notif_data *nd;
@@ -53,12 +62,26 @@ struct nt_notif {
 	unsigned int place;
 };
 
+/* A socket that takes note of what it is asked to send. */
+struct nt_wire {
+	struct proto_ops ops;
+	const struct proto_ops *tcp;
+	struct socket *sock;
+	struct file *file;
+	int takes;
+	unsigned int calls;
+	/* Of the last call. */
+	unsigned int flags;
+	struct ubuf_info *uarg;
+};
+
 struct nt_ctx {
 	struct kunit *test;
 	struct io_ring_ctx *ring[NT_RINGS];
 	struct io_uring_task *task[NT_TASKS];
 	struct user_struct user;
 	struct socket *sock;
+	struct nt_wire wire;
 	struct nt_notif notif[NT_NOTIFS];
 	unsigned int notifs;
 	struct sk_buff *skb[NT_SKBS];
@@ -154,30 +177,44 @@ static void nt_exit(struct kunit *test)
 		consume_skb(nt->skb[i]);
 	if (nt->sock)
 		sock_release(nt->sock);
+	if (nt->wire.file) {
+		nt->wire.sock->ops = nt->wire.tcp;
+		fput(nt->wire.file);
+	}
+}
+
+/* Memory that is full of rubbish, where the next notification will be. */
+static struct nt_notif *nt_spare(struct nt_ctx *nt, struct io_ring_ctx *ctx)
+{
+	struct nt_notif *n = &nt->notif[nt->notifs];
+
+	KUNIT_ASSERT_LT(nt->test, nt->notifs, NT_NOTIFS);
+	n->req = kunit_kzalloc(nt->test, sizeof(*n->req), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(nt->test, n->req);
+	memset(&n->req->cmd, NT_RUBBISH, sizeof(n->req->cmd));
+	n->nd = io_notif_to_data(n->req);
+
+	mutex_lock(&ctx->uring_lock);
+	wq_stack_add_head(&n->req->comp_list, &ctx->submit_state.free_list);
+	mutex_unlock(&ctx->uring_lock);
+	return n;
 }
 
 static struct nt_notif *nt_notif_of(struct nt_ctx *nt, unsigned int ring,
 				    unsigned int task)
 {
 	struct io_ring_ctx *ctx = nt->ring[ring];
-	struct nt_notif *n = &nt->notif[nt->notifs];
+	struct nt_notif *n = nt_spare(nt, ctx);
 	struct io_kiocb *req;
 
-	KUNIT_ASSERT_LT(nt->test, nt->notifs, NT_NOTIFS);
-	req = kunit_kzalloc(nt->test, sizeof(*req), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(nt->test, req);
-	memset(&req->cmd, NT_RUBBISH, sizeof(req->cmd));
-
 	mutex_lock(&ctx->uring_lock);
-	wq_stack_add_head(&req->comp_list, &ctx->submit_state.free_list);
 	/* For this one call, the thread is a task that uses io_uring. */
 	current->io_uring = nt->task[task];
-	n->req = io_alloc_notif(ctx);
+	req = io_alloc_notif(ctx);
 	current->io_uring = NULL;
 	mutex_unlock(&ctx->uring_lock);
 
 	KUNIT_ASSERT_PTR_EQ(nt->test, n->req, req);
-	n->nd = io_notif_to_data(req);
 	req->cqe.user_data = nt->notifs++;
 	req->cqe.res = 0;
 	return n;
@@ -1607,6 +1644,221 @@ static void nt_stream_is_cut(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nt->works, 5);
 }
 
+/*
+ * Requests that are prepared and issued.
+ */
+
+static int nt_wire_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
+{
+	struct nt_wire *wire = container_of(READ_ONCE(sock->ops), struct nt_wire, ops);
+
+	wire->calls++;
+	wire->flags = msg->msg_flags;
+	wire->uarg = msg->msg_ubuf;
+	if (wire->takes > 0)
+		iov_iter_advance(&msg->msg_iter, wire->takes);
+	return wire->takes;
+}
+
+static struct nt_wire *nt_wire(struct nt_ctx *nt)
+{
+	struct nt_wire *wire = &nt->wire;
+	struct socket *sock;
+	struct file *file;
+
+	KUNIT_ASSERT_EQ(nt->test, sock_create_kern(&init_net, AF_INET, SOCK_STREAM,
+						   IPPROTO_TCP, &sock), 0);
+	/* The socket belongs to the file, or is gone. */
+	file = sock_alloc_file(sock, O_RDWR, NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(nt->test, file);
+	wire->tcp = sock->ops;
+	wire->ops = *sock->ops;
+	wire->ops.sendmsg = nt_wire_sendmsg;
+	wire->sock = sock;
+	wire->file = file;
+	sock->ops = &wire->ops;
+	wire->takes = NT_SEND;
+	return wire;
+}
+
+KUNIT_DEFINE_ACTION_WRAPPER(nt_kfree, kfree, const void *);
+
+/* A request of the first ring that sends NT_SEND bytes of a program. */
+static struct io_kiocb *nt_prep(struct nt_ctx *nt, unsigned int flags)
+{
+	const struct io_uring_sqe sqe = {
+		.opcode = IORING_OP_SEND_ZC,
+		.ioprio = flags | IORING_SEND_ZC_REPORT_USAGE,
+		.addr = PAGE_SIZE,
+		.len = NT_SEND,
+		.msg_flags = MSG_WAITALL,
+	};
+	struct io_ring_ctx *ctx = nt->ring[0];
+	struct io_kiocb *req;
+	int ret;
+
+	ctx->netmsg_cache.elem_size = sizeof(struct io_async_msghdr);
+	ctx->netmsg_cache.init_clear = offsetof(struct io_async_msghdr, clear);
+	req = kunit_kzalloc(nt->test, sizeof(*req), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(nt->test, req);
+	memset(&req->cmd, NT_RUBBISH, sizeof(req->cmd));
+	req->ctx = ctx;
+	req->opcode = sqe.opcode;
+	req->file = nt->wire.file;
+	nt_spare(nt, ctx);
+
+	mutex_lock(&ctx->uring_lock);
+	current->io_uring = nt->task[0];
+	ret = io_send_zc_prep(req, &sqe);
+	current->io_uring = NULL;
+	mutex_unlock(&ctx->uring_lock);
+	nt->notif[nt->notifs].req->cqe.user_data = nt->notifs;
+	nt->notifs++;
+	/* The cache of the ring takes nothing. */
+	if (req->async_data)
+		KUNIT_ASSERT_EQ(nt->test, kunit_add_action_or_reset(nt->test, nt_kfree,
+								    req->async_data), 0);
+	KUNIT_ASSERT_EQ(nt->test, ret, 0);
+	return req;
+}
+
+static int nt_issue(struct io_kiocb *req, unsigned int issue_flags)
+{
+	int ret;
+
+	mutex_lock(&req->ctx->uring_lock);
+	ret = io_sendmsg_zc(req, issue_flags);
+	mutex_unlock(&req->ctx->uring_lock);
+	return ret;
+}
+
+/* All was sent, and the notification has come. */
+static void nt_expect_sent(struct nt_ctx *nt, struct io_kiocb *req)
+{
+	KUNIT_EXPECT_EQ(nt->test, req->cqe.res, NT_SEND);
+	KUNIT_EXPECT_EQ(nt->test, req->cqe.flags, IORING_CQE_F_MORE);
+	nt_expect_all_complete(nt);
+}
+
+/* The ring is charged for memory, of which the user may have so many pages. */
+static void nt_may_lock(struct nt_ctx *nt, unsigned long pages)
+{
+	nt->ring[0]->user = &nt->user;
+	atomic_long_set(&nt->user.locked_vm, (rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT) - pages);
+}
+
+static long nt_locked(struct nt_ctx *nt)
+{
+	return atomic_long_read(&nt->user.locked_vm) - (rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT);
+}
+
+/* A chain counts the bytes of the whole request, also if some are sent later. */
+static void nt_send_counts(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_kiocb *req = nt_prep(nt, 0);
+	struct nt_notif *n = &nt->notif[0];
+
+	wire->takes = NT_PART;
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, n->nd->bytes, NT_SEND);
+	KUNIT_EXPECT_NE(test, wire->flags & MSG_ZEROCOPY, 0);
+	KUNIT_EXPECT_PTR_EQ(test, wire->uarg, &n->nd->uarg);
+	nt_expect_none_complete(nt);
+
+	wire->takes = NT_SEND - NT_PART;
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), IOU_COMPLETE);
+	KUNIT_EXPECT_EQ(test, n->nd->bytes, NT_SEND);
+	KUNIT_EXPECT_PTR_EQ(test, wire->uarg, &n->nd->uarg);
+	KUNIT_EXPECT_EQ(test, wire->calls, 2);
+	nt_expect_sent(nt, req);
+}
+
+/* Two pages more than those that lie in the memory are charged, and go back. */
+static void nt_send_pinned(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_kiocb *req;
+
+	nt_may_lock(nt, 2);
+	req = nt_prep(nt, 0);
+	KUNIT_EXPECT_EQ(test, nt_locked(nt), 0);
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), IOU_COMPLETE);
+	KUNIT_EXPECT_NE(test, wire->flags & MSG_ZEROCOPY, 0);
+	KUNIT_EXPECT_PTR_EQ(test, wire->uarg, &nt->notif[0].nd->uarg);
+	nt_expect_sent(nt, req);
+	KUNIT_EXPECT_EQ(test, nt_locked(nt), -2);
+}
+
+/* One page too few: the request is one that copies, to the end. */
+static void nt_send_not_pinned(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_kiocb *req;
+
+	nt_may_lock(nt, 1);
+	req = nt_prep(nt, 0);
+	KUNIT_EXPECT_EQ(test, nt_locked(nt), -1);
+	wire->takes = NT_PART;
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, wire->flags & MSG_ZEROCOPY, 0);
+	KUNIT_EXPECT_NULL(test, wire->uarg);
+
+	nt_may_lock(nt, 10);
+	wire->takes = NT_SEND - NT_PART;
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), IOU_COMPLETE);
+	KUNIT_EXPECT_EQ(test, wire->flags & MSG_ZEROCOPY, 0);
+	KUNIT_EXPECT_NULL(test, wire->uarg);
+	nt_expect_sent(nt, req);
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(&nt->notif[0]));
+	KUNIT_EXPECT_EQ(test, nt_locked(nt), -10);
+}
+
+/* In a worker, the notification comes with the end of the request. */
+static void nt_send_not_pinned_in_a_worker(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_kiocb *req;
+
+	nt_may_lock(nt, 0);
+	req = nt_prep(nt, 0);
+	KUNIT_EXPECT_EQ(test, nt_issue(req, IO_URING_F_UNLOCKED), IOU_COMPLETE);
+	KUNIT_EXPECT_EQ(test, wire->flags & MSG_ZEROCOPY, 0);
+	nt_expect_none_complete(nt);
+	mutex_lock(&req->ctx->uring_lock);
+	io_send_zc_cleanup(req);
+	mutex_unlock(&req->ctx->uring_lock);
+	nt_expect_sent(nt, req);
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(&nt->notif[0]));
+}
+
+/* A registered buffer is charged once, when it is registered. */
+static void nt_send_registered(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_async_msghdr *kmsg;
+	struct io_kiocb *req;
+	struct bio_vec bvec;
+
+	nt_may_lock(nt, 0);
+	req = nt_prep(nt, IORING_RECVSEND_FIXED_BUF);
+	KUNIT_EXPECT_NE(test, req->flags & REQ_F_IMPORT_BUFFER, 0);
+	req->flags &= ~REQ_F_IMPORT_BUFFER;
+	kmsg = req->async_data;
+	bvec_set_page(&bvec, ZERO_PAGE(0), NT_SEND, 0);
+	iov_iter_bvec(&kmsg->msg.msg_iter, ITER_SOURCE, &bvec, 1, NT_SEND);
+	KUNIT_EXPECT_EQ(test, nt_issue(req, 0), IOU_COMPLETE);
+	KUNIT_EXPECT_NE(test, wire->flags & MSG_ZEROCOPY, 0);
+	KUNIT_EXPECT_PTR_EQ(test, wire->uarg, &nt->notif[0].nd->uarg);
+	nt_expect_sent(nt, req);
+	KUNIT_EXPECT_EQ(test, nt_locked(nt), 0);
+}
+
 static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_bind),
 	KUNIT_CASE(nt_never_sent),
@@ -1653,6 +1905,11 @@ static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_bound_behind_a_member),
 	KUNIT_CASE(nt_bound_after_a_failure),
 	KUNIT_CASE(nt_stream_is_cut),
+	KUNIT_CASE(nt_send_counts),
+	KUNIT_CASE(nt_send_pinned),
+	KUNIT_CASE(nt_send_not_pinned),
+	KUNIT_CASE(nt_send_not_pinned_in_a_worker),
+	KUNIT_CASE(nt_send_registered),
 	KUNIT_CASE_PARAM(nt_random, nt_seeds_gen_params),
 	{}
 };

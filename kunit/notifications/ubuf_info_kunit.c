@@ -18,6 +18,7 @@
 #include <linux/net.h>
 #include <linux/skbuff.h>
 #include <linux/uio.h>
+#include <net/ip.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -907,6 +908,164 @@ static void ub_fill_without_provider(struct kunit *test)
 	consume_skb(skb);
 }
 
+/*
+ * Data is added to a datagram that is put together.
+ */
+
+/* An skb whose checksum the device makes, with so many fragments. */
+static struct sk_buff *ub_dgram(struct ub_ctx *ub, unsigned int frags)
+{
+	struct sk_buff *skb = ub_empty_skb(ub);
+	unsigned int i;
+
+	skb_put_zero(skb, 28);
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	for (i = 0; i < frags; i++) {
+		get_page(ub->page[0]);
+		skb_add_rx_frag(skb, i, ub->page[0], 0, 1, 1);
+	}
+	return skb;
+}
+
+/* Whether as much as @pages may be added without a copy. */
+static bool ub_append(struct ub_ctx *ub, struct sk_buff *skb,
+		      struct ubuf_info *uarg, unsigned int pages,
+		      unsigned int maxlen)
+{
+	struct msghdr msg = { .msg_ubuf = uarg };
+	struct bio_vec bvec[UB_FRAGS];
+	unsigned int i;
+
+	for (i = 0; i < pages; i++)
+		bvec_set_page(&bvec[i], ub->page[i], PAGE_SIZE, 0);
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, pages, pages * PAGE_SIZE);
+	return ip_append_zerocopy(skb, &msg, pages * PAGE_SIZE, maxlen);
+}
+
+static void ub_append_links(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_dgram(ub, 0);
+	struct ubuf_info *uarg, *other;
+
+	ub->provider = UB_LINKING;
+	uarg = ub_alloc(ub, 0);
+	other = ub_alloc(ub, 1);
+	/* To none, to itself, to another. */
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, skb, uarg, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_PTR_EQ(test, skb_zcopy(skb), uarg);
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, skb, uarg, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub_refs(uarg), 2);
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, skb, other, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub->stub[0].links, 2);
+	KUNIT_EXPECT_EQ(test, ub->stub[1].links, 1);
+	KUNIT_EXPECT_PTR_EQ(test, skb_zcopy(skb), uarg);
+	consume_skb(skb);
+}
+
+/* Whoever cannot be linked is copied. */
+static void ub_append_refused(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_dgram(ub, 0);
+	struct ubuf_info *uarg, *other;
+
+	ub->provider = UB_LINKING;
+	uarg = ub_alloc(ub, 0);
+	other = ub_alloc(ub, 1);
+	skb_zcopy_set(skb, other, NULL);
+	ub->stub[0].link_ret = -EEXIST;
+	KUNIT_EXPECT_FALSE(test, ub_append(ub, skb, uarg, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub->stub[0].links, 1);
+	KUNIT_EXPECT_EQ(test, ub_refs(uarg), 1);
+	KUNIT_EXPECT_PTR_EQ(test, skb_zcopy(skb), other);
+	consume_skb(skb);
+}
+
+static void ub_append_without_links(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_dgram(ub, 0);
+	struct ubuf_info *uarg;
+
+	ub->provider = UB_STUB;
+	uarg = ub_alloc(ub, 0);
+	KUNIT_EXPECT_FALSE(test, ub_append(ub, skb, uarg, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub_refs(uarg), 1);
+	KUNIT_EXPECT_NULL(test, skb_zcopy(skb));
+	consume_skb(skb);
+}
+
+/* The checksum was made when the data was copied: it goes on so. */
+static void ub_append_checksum(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_dgram(ub, 0);
+	struct ubuf_info *uarg;
+
+	ub->provider = UB_LINKING;
+	uarg = ub_alloc(ub, 0);
+	skb->ip_summed = CHECKSUM_NONE;
+	KUNIT_EXPECT_FALSE(test, ub_append(ub, skb, uarg, 1, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub->stub[0].links, 0);
+	KUNIT_EXPECT_NULL(test, skb_zcopy(skb));
+	consume_skb(skb);
+}
+
+/* What fills the skb to the last byte, and what opens another. */
+static void ub_append_length(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_dgram(ub, 0);
+	struct ubuf_info *uarg;
+
+	ub->provider = UB_LINKING;
+	uarg = ub_alloc(ub, 0);
+	KUNIT_EXPECT_FALSE(test, ub_append(ub, skb, uarg, 1, skb->len + PAGE_SIZE - 1));
+	KUNIT_EXPECT_EQ(test, ub->stub[0].links, 0);
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, skb, uarg, 1, skb->len + PAGE_SIZE));
+	consume_skb(skb);
+}
+
+/* Three fragments are left to data that is copied. */
+static void ub_append_fragments(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *room = ub_dgram(ub, MAX_SKB_FRAGS - 3 - UB_FRAGS);
+	struct sk_buff *full = ub_dgram(ub, MAX_SKB_FRAGS - 2 - UB_FRAGS);
+	struct ubuf_info *uarg;
+
+	ub->provider = UB_LINKING;
+	uarg = ub_alloc(ub, 0);
+	KUNIT_EXPECT_FALSE(test, ub_append(ub, full, uarg, UB_FRAGS, IP_MAX_MTU));
+	KUNIT_EXPECT_EQ(test, ub->stub[0].links, 0);
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, full, uarg, UB_FRAGS - 1, IP_MAX_MTU));
+	KUNIT_EXPECT_TRUE(test, ub_append(ub, room, uarg, UB_FRAGS, IP_MAX_MTU));
+	consume_skb(room);
+	consume_skb(full);
+}
+
+/* Copies that follow each other share a fragment, whatever the skb carries. */
+static void ub_append_copies(struct kunit *test)
+{
+	struct ub_ctx *ub = test->priv;
+	struct sk_buff *skb = ub_zcopy_skb(ub);
+	struct page_frag pfrag = { .page = ub->page[UB_FRAGS - 1], .offset = 100 };
+
+	skb_frag_size_set(&skb_shinfo(skb)->frags[UB_FRAGS - 1], 90);
+	skb_frag_off_set(&skb_shinfo(skb)->frags[UB_FRAGS - 1], 10);
+	KUNIT_EXPECT_TRUE(test, ip_can_coalesce(skb, UB_FRAGS, &pfrag));
+	pfrag.offset = 101;
+	KUNIT_EXPECT_FALSE(test, ip_can_coalesce(skb, UB_FRAGS, &pfrag));
+	pfrag.offset = 90;
+	KUNIT_EXPECT_FALSE(test, ip_can_coalesce(skb, UB_FRAGS, &pfrag));
+	pfrag.offset = 100;
+	pfrag.page = ub->page[0];
+	KUNIT_EXPECT_FALSE(test, ip_can_coalesce(skb, UB_FRAGS, &pfrag));
+	KUNIT_EXPECT_FALSE(test, ip_can_coalesce(skb, 0, &pfrag));
+	consume_skb(skb);
+}
+
 static const enum ub_provider ub_providers[] = {
 	UB_MSG_ZEROCOPY, UB_STUB, UB_STUB_KEPT, UB_LINKING,
 };
@@ -955,6 +1114,13 @@ static struct kunit_case ub_cases[] = {
 	KUNIT_CASE(ub_stream_full_after_some),
 	KUNIT_CASE(ub_stream_unlink),
 	KUNIT_CASE(ub_fill_without_provider),
+	KUNIT_CASE(ub_append_links),
+	KUNIT_CASE(ub_append_refused),
+	KUNIT_CASE(ub_append_without_links),
+	KUNIT_CASE(ub_append_checksum),
+	KUNIT_CASE(ub_append_length),
+	KUNIT_CASE(ub_append_fragments),
+	KUNIT_CASE(ub_append_copies),
 	{}
 };
 
