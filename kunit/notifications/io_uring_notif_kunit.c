@@ -34,6 +34,7 @@
 #include "../io_uring.h"
 #include "../net.h"
 #include "../notif.h"
+#include "../timeout.h"
 #include "../wait.h"
 
 /* Notifications, skbs, rings and tasks of a case. */
@@ -1859,6 +1860,39 @@ static void nt_send_registered(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nt_locked(nt), 0);
 }
 
+/* Cancelled for another one's failure: it says that its notification follows. */
+static void nt_send_cancelled(struct kunit *test)
+{
+	struct nt_ctx *nt = test->priv;
+	struct nt_wire *wire = nt_wire(nt);
+	struct io_ring_ctx *ctx = nt->ring[0];
+	struct io_kiocb *req = nt_prep(nt, 0);
+	struct io_kiocb *failed;
+
+	failed = kunit_kzalloc(test, sizeof(*failed), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, failed);
+	failed->ctx = ctx;
+	failed->opcode = IORING_OP_NOP;
+	failed->flags = REQ_F_FAIL | REQ_F_LINK;
+	failed->link = req;
+	spin_lock_init(&ctx->completion_lock);
+	spin_lock(&ctx->completion_lock);
+	io_disarm_next(failed);
+	spin_unlock(&ctx->completion_lock);
+	KUNIT_EXPECT_EQ(test, nt_run_work(ctx), 1);
+	KUNIT_EXPECT_EQ(test, req->cqe.res, -ECANCELED);
+	KUNIT_EXPECT_EQ(test, req->cqe.flags, IORING_CQE_F_MORE);
+	KUNIT_EXPECT_EQ(test, wire->calls, 0);
+
+	/* What the ring does with it then. */
+	INIT_WQ_LIST(&ctx->submit_state.compl_reqs);
+	mutex_lock(&ctx->uring_lock);
+	io_send_zc_cleanup(req);
+	mutex_unlock(&ctx->uring_lock);
+	nt_expect_all_complete(nt);
+	KUNIT_EXPECT_TRUE(test, nt_says_copied(&nt->notif[0]));
+}
+
 static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_bind),
 	KUNIT_CASE(nt_never_sent),
@@ -1910,6 +1944,7 @@ static struct kunit_case nt_cases[] = {
 	KUNIT_CASE(nt_send_not_pinned),
 	KUNIT_CASE(nt_send_not_pinned_in_a_worker),
 	KUNIT_CASE(nt_send_registered),
+	KUNIT_CASE(nt_send_cancelled),
 	KUNIT_CASE_PARAM(nt_random, nt_seeds_gen_params),
 	{}
 };
