@@ -487,17 +487,30 @@ static void ub_abort_the_second_call(struct kunit *test)
 	ub_expect_done(ub, 0, 0);
 }
 
-/* One of another provider is not extended. */
+/* One of another provider is not extended: a stream begins another skb for it. */
 static void ub_extend_a_foreign_one(struct kunit *test)
 {
 	struct ub_ctx *ub = test->priv;
-	struct ubuf_info *uarg = ub_stub_init(&ub->stub[1], &ub_stub_ops,
-					      SKBFL_ZEROCOPY_FRAG);
+	struct ubuf_info *next, *uarg = ub_stub_init(&ub->stub[1], &ub_stub_ops,
+						     SKBFL_ZEROCOPY_FRAG);
 
+	lock_sock(ub->sk);
+	next = msg_zerocopy_realloc(ub->sk, 1, uarg, false);
+	release_sock(ub->sk);
+	KUNIT_EXPECT_EQ(test, ub_refs(uarg), 1);
+	KUNIT_ASSERT_NOT_NULL(test, next);
+	KUNIT_EXPECT_PTR_NE(test, next, uarg);
+	KUNIT_EXPECT_EQ(test, ub_refs(next), 1);
+	net_zcopy_put_abort(next, true);
+
+	/* A datagram cannot. */
+	ub->sk->sk_type = SOCK_DGRAM;
 	lock_sock(ub->sk);
 	KUNIT_EXPECT_NULL(test, msg_zerocopy_realloc(ub->sk, 1, uarg, false));
 	release_sock(ub->sk);
+	ub->sk->sk_type = SOCK_STREAM;
 	KUNIT_EXPECT_EQ(test, ub_refs(uarg), 1);
+	KUNIT_EXPECT_EQ(test, ub->stub[1].put, 0);
 }
 
 /*
