@@ -13,6 +13,7 @@
  */
 #include <kunit/skbuff.h>
 #include <kunit/test.h>
+#include <kunit/test-bug.h>
 #include <linux/bvec.h>
 #include <linux/completion.h>
 #include <linux/file.h>
@@ -65,7 +66,6 @@ struct nt_notif {
 
 /* A socket that takes note of what it is asked to send. */
 struct nt_wire {
-	struct proto_ops ops;
 	const struct proto_ops *tcp;
 	struct socket *sock;
 	struct file *file;
@@ -1651,7 +1651,8 @@ static void nt_stream_is_cut(struct kunit *test)
 
 static int nt_wire_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
-	struct nt_wire *wire = container_of(READ_ONCE(sock->ops), struct nt_wire, ops);
+	struct nt_ctx *nt = kunit_get_current_test()->priv;
+	struct nt_wire *wire = &nt->wire;
 
 	wire->calls++;
 	wire->flags = msg->msg_flags;
@@ -1660,6 +1661,11 @@ static int nt_wire_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		iov_iter_advance(&msg->msg_iter, wire->takes);
 	return wire->takes;
 }
+
+static const struct proto_ops nt_wire_ops = {
+	.family = PF_INET,
+	.sendmsg = nt_wire_sendmsg,
+};
 
 static struct nt_wire *nt_wire(struct nt_ctx *nt)
 {
@@ -1673,11 +1679,9 @@ static struct nt_wire *nt_wire(struct nt_ctx *nt)
 	file = sock_alloc_file(sock, O_RDWR, NULL);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(nt->test, file);
 	wire->tcp = sock->ops;
-	wire->ops = *sock->ops;
-	wire->ops.sendmsg = nt_wire_sendmsg;
 	wire->sock = sock;
 	wire->file = file;
-	sock->ops = &wire->ops;
+	sock->ops = &nt_wire_ops;
 	wire->takes = NT_SEND;
 	return wire;
 }
