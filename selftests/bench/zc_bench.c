@@ -23,7 +23,8 @@
  * Reported per send:
  *
  *   ns        time of all that is done for it, the acknowledgment included,
- *             in which TCP frees what is complete; "plain": of sendmsg() alone.
+ *             in which TCP frees what is complete; "plain", and "none" over
+ *             vsock: of sendmsg() alone.
  *             Where a nanosecond is one instruction (QEMU -icount shift=0)
  *             that is the number of instructions
  *   calls     system calls (-p), but for the acknowledgment
@@ -33,12 +34,8 @@
  */
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -49,17 +46,15 @@
 #include <time.h>
 #include <unistd.h>
 #include <linux/errqueue.h>
-#include <linux/if_tun.h>
 #include <linux/net_tstamp.h>
 #include <linux/perf_event.h>
-#include <linux/sockios.h>
-#include <linux/tcp.h>
 #include <linux/udp.h>
 #include <linux/vm_sockets.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+
+#include "zc_peer.h"
 
 #ifndef SCM_ZC_NOTIFICATION
 #define SCM_ZC_NOTIFICATION	86
@@ -80,11 +75,6 @@ struct zc_info {
 
 #define MAX_SIZE	65536
 #define WARM_UP		300	/* sends before the measured ones */
-#define MSS		1400	/* of UDP's segments, too */
-#define WSCALE		14
-#define SEQ		1000	/* first byte of the program's */
-#define PEER_SEQ	2000	/* and of the peer's */
-#define PORT		8000
 #define PROFILE		"/sys/kernel/tracing/kprobe_profile"
 #define SYS_ENTER	"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id"
 
@@ -129,14 +119,6 @@ static unsigned long copied;	/* and which were copied */
 
 /* ------------------------------------------------------------------ */
 /* Time and counts                                                     */
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1e9 + ts.tv_nsec;
-}
 
 struct hits {
 	unsigned long calls;
@@ -190,200 +172,7 @@ static struct hits read_hits(void)
 }
 
 /* ------------------------------------------------------------------ */
-/* The peer of a TCP connection                                        */
-
-static struct {
-	int tun;
-	size_t ip_len;
-	char packet[60];	/* IP and TCP header */
-	struct tcphdr *tcp;
-	uint32_t sum;		/* of all but the sequence number acknowledged */
-	uint32_t acked;
-} peer;
-
-static uint32_t add_words(const void *data, size_t len)
-{
-	const uint8_t *p = data;
-	uint32_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < len; i += 2)
-		sum += p[i] << 8 | p[i + 1];
-	return sum;
-}
-
-static uint16_t fold(uint32_t sum)
-{
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return htons(~sum);
-}
-
-static void peer_open(const struct sockaddr_storage *me,
-		      const struct sockaddr_storage *to)
-{
-	struct ifreq ifr = { .ifr_flags = IFF_TUN | IFF_NO_PI };
-	bool v6 = opt.family == AF_INET6;
-	uint8_t *ip = (uint8_t *)peer.packet;
-	size_t addr_len = v6 ? 16 : 4;
-	int s;
-
-	peer.tun = open("/dev/net/tun", O_RDWR);
-	if (peer.tun < 0)
-		err(1, "/dev/net/tun");
-	strcpy(ifr.ifr_name, "zcpeer0");
-	if (ioctl(peer.tun, TUNSETIFF, &ifr))
-		err(1, "TUNSETIFF");
-	s = socket(AF_INET, SOCK_DGRAM, 0);
-	if (s < 0 || ioctl(s, SIOCGIFFLAGS, &ifr))
-		err(1, "SIOCGIFFLAGS");
-	ifr.ifr_flags |= IFF_UP;
-	if (ioctl(s, SIOCSIFFLAGS, &ifr))
-		err(1, "SIOCSIFFLAGS");
-	close(s);
-
-	peer.ip_len = v6 ? 40 : 20;
-	peer.tcp = (struct tcphdr *)(ip + peer.ip_len);
-	if (v6) {
-		ip[0] = 0x60;
-		ip[5] = sizeof(*peer.tcp);
-		ip[6] = IPPROTO_TCP;
-		ip[7] = 64;
-		memcpy(ip + 8, &((struct sockaddr_in6 *)to)->sin6_addr, 16);
-		memcpy(ip + 24, &((struct sockaddr_in6 *)me)->sin6_addr, 16);
-	} else {
-		uint16_t check;
-
-		ip[0] = 0x45;
-		ip[3] = peer.ip_len + sizeof(*peer.tcp);
-		ip[8] = 64;
-		ip[9] = IPPROTO_TCP;
-		memcpy(ip + 12, &((struct sockaddr_in *)to)->sin_addr, 4);
-		memcpy(ip + 16, &((struct sockaddr_in *)me)->sin_addr, 4);
-		check = fold(add_words(ip, 20));
-		memcpy(ip + 10, &check, sizeof(check));
-	}
-	peer.tcp->source = htons(PORT);
-	peer.tcp->dest = htons(PORT + 1);
-	peer.tcp->seq = htonl(PEER_SEQ);
-	peer.tcp->doff = sizeof(*peer.tcp) / 4;
-	peer.tcp->ack = 1;
-	peer.tcp->window = htons(0xffff);
-	peer.sum = add_words(peer.tcp, sizeof(*peer.tcp)) +
-		   add_words(ip + peer.ip_len - 2 * addr_len, 2 * addr_len) +
-		   IPPROTO_TCP + sizeof(*peer.tcp);
-	peer.acked = SEQ;
-}
-
-static void peer_ack(size_t len)
-{
-	size_t total = peer.ip_len + sizeof(*peer.tcp);
-
-	peer.acked += len;
-	peer.tcp->ack_seq = htonl(peer.acked);
-	peer.tcp->check = fold(peer.sum + (peer.acked >> 16) +
-			       (peer.acked & 0xffff));
-	if (write(peer.tun, peer.packet, total) != (ssize_t)total)
-		err(1, "write to the tun device");
-}
-
-static int outstanding(void)
-{
-	int n;
-
-	if (ioctl(fd, SIOCOUTQ, &n))
-		err(1, "SIOCOUTQ");
-	return n;
-}
-
-/* Acknowledges what the congestion window lets out until all is sent. */
-static void peer_ack_slowly(void)
-{
-	int out, unsent, tries = 0;
-
-	while ((out = outstanding())) {
-		if (ioctl(fd, SIOCOUTQNSD, &unsent))
-			err(1, "SIOCOUTQNSD");
-		if (out != unsent)
-			peer_ack(out - unsent);
-		else if (tries++ < 1000)
-			usleep(1000);	/* packets are still in the device */
-		else
-			errx(1, "nothing is sent of %d bytes", out);
-	}
-}
-
-/* ------------------------------------------------------------------ */
 /* The socket                                                          */
-
-static void set(int level, int name, int val, const char *what)
-{
-	if (setsockopt(fd, level, name, &val, sizeof(val)))
-		err(1, "%s", what);
-}
-
-static socklen_t address(struct sockaddr_storage *ss, bool mine)
-{
-	int port = mine ? PORT + 1 : PORT;
-
-	memset(ss, 0, sizeof(*ss));
-	ss->ss_family = opt.family;
-	if (opt.family == AF_INET6) {
-		struct sockaddr_in6 *in6 = (void *)ss;
-
-		inet_pton(AF_INET6, mine ? "2001:db8::1" : "2001:db8::2",
-			  &in6->sin6_addr);
-		in6->sin6_port = htons(port);
-		return sizeof(*in6);
-	}
-	((struct sockaddr_in *)ss)->sin_port = htons(port);
-	inet_pton(AF_INET, mine ? "192.0.2.1" : "192.0.2.2",
-		  &((struct sockaddr_in *)ss)->sin_addr);
-	return sizeof(struct sockaddr_in);
-}
-
-static void open_inet(void)
-{
-	struct tcp_repair_opt opts[] = {
-		{ .opt_code = 2, .opt_val = MSS },
-		{ .opt_code = 3, .opt_val = WSCALE | WSCALE << 16 },
-	};
-	struct linger reset = { .l_onoff = 1 };
-	struct sockaddr_storage me, to;
-	socklen_t len = address(&me, true);
-
-	address(&to, false);
-	fd = socket(opt.family, opt.proto == TCP ? SOCK_STREAM : SOCK_DGRAM, 0);
-	if (fd < 0)
-		err(1, "socket");
-	set(SOL_SOCKET, SO_SNDBUFFORCE, 4 << 20, "SO_SNDBUFFORCE");
-	set(SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
-	/* Nobody answers a FIN. */
-	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)))
-		err(1, "SO_LINGER");
-	if (opt.proto == TCP) {
-		set(IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
-		set(IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON, "TCP_REPAIR");
-		set(IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE, "queue");
-		set(IPPROTO_TCP, TCP_QUEUE_SEQ, SEQ, "TCP_QUEUE_SEQ");
-		set(IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE, "queue");
-		set(IPPROTO_TCP, TCP_QUEUE_SEQ, PEER_SEQ, "TCP_QUEUE_SEQ");
-	} else if (opt.size > MSS) {
-		set(IPPROTO_UDP, UDP_SEGMENT, MSS, "UDP_SEGMENT");
-	}
-	if (bind(fd, (struct sockaddr *)&me, len))
-		err(1, "bind: has dummy0 its addresses?");
-	if (connect(fd, (struct sockaddr *)&to, len))
-		err(1, "connect");
-	if (opt.proto == TCP) {
-		if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, opts,
-			       sizeof(opts)))
-			err(1, "TCP_REPAIR_OPTIONS");
-		set(IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "repair");
-		peer_open(&me, &to);
-		peer_ack(0);	/* tells the window */
-	}
-}
 
 static void open_vsock(void)
 {
@@ -513,7 +302,7 @@ static void send_next(bool due)
 /* What comes after a send on the far side. */
 static void far_side(void)
 {
-	char buf[256];
+	static char buf[MAX_SIZE];
 
 	switch (opt.proto) {
 	case TCP:
@@ -552,14 +341,16 @@ static double run(unsigned long count)
 	return now() - t0;
 }
 
-static double run_plain(unsigned long count)
+/* Times sendmsg() alone. */
+static double run_alone(unsigned long count)
 {
+	int flags = opt.way == WAY_PLAIN ? 0 : MSG_ZEROCOPY;
 	double sum = 0, t0;
 	unsigned long i;
 
 	for (i = 0; i < count; i++) {
 		t0 = now();
-		send_one(&msg, 0);
+		send_one(&msg, flags);
 		sum += now() - t0;
 		far_side();
 		if (opt.ctl & CTL_TSTAMP)
@@ -568,7 +359,7 @@ static double run_plain(unsigned long count)
 	return sum;
 }
 
-/* What it costs to look at the clock as run_plain() does. */
+/* What it costs to look at the clock as run_alone() does. */
 static double run_empty(unsigned long count)
 {
 	double sum = 0, t0;
@@ -701,12 +492,12 @@ static void parse(int argc, char **argv)
 		usage(stderr);
 		exit(1);
 	}
-	if (opt.way != WAY_PLAIN && (opt.proto == VSOCK || opt.ctl))
-		errx(1, "-t vsock and -c are for plain sends");
-	if (opt.way == WAY_PLAIN && opt.probe)
-		errx(1, "-p is not for plain sends");
-	if (opt.way == WAY_PLAIN && opt.proto == VSOCK && opt.size > 256)
-		errx(1, "vsock: at most 256 bytes");
+	if (opt.way != WAY_PLAIN && opt.ctl)
+		errx(1, "-c is for plain sends");
+	if (opt.proto == VSOCK && opt.way != WAY_PLAIN && opt.way != WAY_NONE)
+		errx(1, "-t vsock is for -w plain and none");
+	if (opt.probe && (opt.way == WAY_PLAIN || opt.proto == VSOCK))
+		errx(1, "-p is not for plain sends and not for vsock");
 	opt.zerocopy |= opt.way != WAY_PLAIN;
 }
 
@@ -725,9 +516,11 @@ int main(int argc, char **argv)
 	if (opt.proto == VSOCK)
 		open_vsock();
 	else
-		open_inet();
+		fd = open_inet(opt.family, opt.proto == TCP);
+	if (opt.proto == UDP && opt.size > MSS)
+		set(fd, IPPROTO_UDP, UDP_SEGMENT, MSS, "UDP_SEGMENT");
 	if (opt.zerocopy)
-		set(SOL_SOCKET, SO_ZEROCOPY, 1, "SO_ZEROCOPY");
+		set(fd, SOL_SOCKET, SO_ZEROCOPY, 1, "SO_ZEROCOPY");
 	add_cmsgs();
 
 	/* The first sends widen the window. */
@@ -737,7 +530,7 @@ int main(int argc, char **argv)
 
 		send_one(&bare, opt.way == WAY_PLAIN ? 0 : MSG_ZEROCOPY);
 		if (opt.proto == TCP)
-			peer_ack_slowly();
+			peer_ack_all(fd, WINDOW);
 		else
 			far_side();
 	}
@@ -764,14 +557,14 @@ int main(int argc, char **argv)
 		after.calls -= before.calls + (before.calls - none.calls);
 		after.peer -= before.peer;
 		after.copies -= before.copies;
-	} else if (opt.way == WAY_PLAIN) {
-		ns = run_plain(opt.count) - run_empty(opt.count);
+	} else if (opt.way == WAY_PLAIN || opt.proto == VSOCK) {
+		ns = run_alone(opt.count) - run_empty(opt.count);
 	} else {
 		ns = run(opt.count);
 	}
 
-	if (opt.proto == TCP && outstanding())
-		errx(1, "%d bytes not acknowledged", outstanding());
+	if (opt.proto == TCP && outstanding(fd))
+		errx(1, "%d bytes not acknowledged", outstanding(fd));
 	if (opt.way != WAY_PLAIN) {
 		while (read_one())
 			;
