@@ -5,9 +5,9 @@
 # kind is png or svg.
 
 if (kind eq 'png') {
-	set terminal pngcairo size 1500,700 noenhanced font 'sans,11'
+	set terminal pngcairo size 1500,1200 noenhanced font 'sans,11'
 } else {
-	set terminal svg size 1500,700 noenhanced font 'sans,11' background '#ffffff'
+	set terminal svg size 1500,1200 noenhanced font 'sans,11' background '#ffffff'
 }
 set output out
 
@@ -26,9 +26,9 @@ blue = '#2b7bba'
 sand = '#d9a441'
 red = '#b5483a'
 
-set multiplot layout 1,3 title note font ',12'
-do for [i = 0:1] {
-	set title (i == 0 ? 'Guest instructions a send, to a dummy device' : 'Guest instructions a send, over veth, receiver included')
+set multiplot layout 2,2 title note font ',12'
+do for [i = 0:2] {
+	set title 'Guest instructions a send, ' . (i == 0 ? 'to a dummy device' : 'over veth, receiver included, ' . (i == 1 ? 'SCHED_FIFO' : 'default scheduler'))
 	plot data index i using 1:2 with linespoints lw 2 pt 7 lc rgb grey title 'plain send', \
 	     '' index i using 1:3 with linespoints lw 2 pt 5 lc rgb sand title 'MSG_ZEROCOPY', \
 	     '' index i using 1:4 with linespoints lw 2 pt 9 lc rgb red title 'io_uring, unstacked', \
@@ -45,7 +45,7 @@ set yrange [1:*]
 set offsets 0,0,graph 0.1,0
 set xtics auto
 set title 'Sends until a notification in a steady stream, at most'
-plot data index 2 using 2:xtic(sprintf('%d B', column(1))) lc rgb grey title 'base', '' index 2 using 3 lc rgb blue title 'patched', \
-     '' index 2 using ($0 - 0.15):2:2 with labels offset 0,0.5 font ',9' notitle, \
-     '' index 2 using ($0 + 0.18):3:3 with labels offset 0,0.5 font ',9' notitle
+plot data index 3 using 2:xtic(sprintf('%d B', column(1))) lc rgb grey title 'base', '' index 3 using 3 lc rgb blue title 'patched', \
+     '' index 3 using ($0 - 0.15):2:2 with labels offset 0,0.5 font ',9' notitle, \
+     '' index 3 using ($0 + 0.18):3:3 with labels offset 0,0.5 font ',9' notitle
 unset multiplot

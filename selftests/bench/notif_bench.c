@@ -19,13 +19,14 @@
  *   veth      a receiver in another network namespace ("-w receive" there).
  *             The kernel copies when it delivers. As liburing's send-zerocopy:
  *             not corked, the program waits for a batch's requests and takes
- *             the notifications that are there
+ *             the notifications that are there. Both sockets have buffers of
+ *             1 MiB
  *
  * Reported per send:
  *
- *   ns        time until all is complete. Where a nanosecond is one instruction
- *             (QEMU -icount shift=0) that is the number of instructions, of the
- *             receiver as well
+ *   ns        time until all is complete and received. Where a nanosecond is
+ *             one instruction (QEMU -icount shift=0) that is the number of
+ *             instructions, of the receiver as well
  *   skbs      that TCP allocated for data (-p)
  *   runs      of the function that completes notifications of io_uring (-p)
  *   notifs    completions of zero-copy that the program took: CQEs with
@@ -42,6 +43,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <liburing.h>
@@ -55,6 +57,7 @@
 #define MAX_BATCH	64
 #define WARM_UP		1024	/* sends before the measured ones, stream too */
 #define RECEIVE		(1 << 21)
+#define BUFFERS		(1 << 20)	/* over veth: their tuning does not repeat */
 #define NOBODY		65534
 #define QUEUED		(128 << 10)	/* bytes of a stream not acknowledged */
 #define LOOK_EVERY	16	/* sends from one look at the charge to the next */
@@ -139,6 +142,7 @@ static void receive(void)
 	if (s < 0)
 		err(1, "socket");
 	set(s, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
+	set(s, SOL_SOCKET, SO_RCVBUFFORCE, BUFFERS, "SO_RCVBUFFORCE");
 	if (bind(s, (struct sockaddr *)&me, sizeof(me)) || listen(s, 1))
 		err(1, "bind and listen");
 	for (;;) {
@@ -164,6 +168,7 @@ static void open_veth(void)
 	fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (fd < 0)
 		err(1, "socket");
+	set(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFERS, "SO_SNDBUFFORCE");
 	/* The receiver may be about to listen. */
 	while (connect(fd, (struct sockaddr *)&to, sizeof(to))) {
 		if (tries++ == 1000)
@@ -345,10 +350,14 @@ static void batch_sendmsg(void)
 
 /* ------------------------------------------------------------------ */
 
-/* Sends @count and waits until all of them are complete. */
-static double run(unsigned long count)
+/*
+ * Sends @count and waits until all of them are complete, the @last time also
+ * until the receiver has read all and closes.
+ */
+static double run(unsigned long count, bool last)
 {
 	double t0 = now();
+	char c;
 	unsigned long i;
 
 	for (i = 0; i < count; i += opt.batch) {
@@ -366,8 +375,9 @@ static double run(unsigned long count)
 	}
 	if (opt.way == WAY_SEND_ZC)
 		wait_for(&complete, sent);
-	while (opt.way == WAY_SEND && outstanding(fd))
-		usleep(1);
+	if (last && opt.ground == VETH &&
+	    (shutdown(fd, SHUT_WR) || recv(fd, &c, 1, 0)))
+		err(1, "end of the connection");
 	return now() - t0;
 }
 
@@ -388,7 +398,8 @@ static void measure(void)
 		set(fd, SOL_SOCKET, SO_ZEROCOPY, 1, "SO_ZEROCOPY");
 	else
 		open_ring();
-	run(WARM_UP);
+	run(WARM_UP, false);
+	usleep(10000);	/* the receiver reads what is left */
 
 	f = fopen("/proc/uptime", "r");
 	if (!f || fscanf(f, "%lf %lf", &up, &idle) != 2)
@@ -397,7 +408,7 @@ static void measure(void)
 	notifs_before = notifs;
 	if (opt.probe)
 		before = read_hits();
-	ns = run(opt.count);
+	ns = run(opt.count, true);
 	if (opt.probe)
 		after = read_hits();
 	f = fopen("/proc/uptime", "r");
@@ -407,6 +418,8 @@ static void measure(void)
 
 	printf("{\"way\": \"%s\", \"ground\": \"%s\", \"size\": %zu, \"batch\": %u, ",
 	       ways[opt.way], grounds[opt.ground], opt.size, opt.batch);
+	printf("\"scheduler\": \"%s\", ",
+	       sched_getscheduler(0) == SCHED_FIFO ? "fifo" : "default");
 	printf("\"sends\": %lu, \"notifs\": %.4f, ", opt.count,
 	       (double)(notifs - notifs_before) / opt.count);
 	if (opt.probe)
