@@ -14,6 +14,7 @@ set output out
 set logscale x
 set xrange [80:10000]
 set yrange [0:*]
+set offsets 0,0,graph 0.25,0
 set xtics (100, 1200, 4000, 8000)
 set xlabel 'bytes a send'
 set grid ytics lc rgb '#e0e0e0'
@@ -42,7 +43,7 @@ set style data histograms
 set style fill solid noborder
 set logscale y
 set yrange [1:*]
-set offsets 0,0,graph 0.1,0
+set offsets 0.5,0.5,graph 0.1,0
 set xtics auto
 set title 'Sends until a notification in a steady stream, at most'
 plot data index 3 using 2:xtic(sprintf('%d B', column(1))) lc rgb grey title 'base', '' index 3 using 3 lc rgb blue title 'patched', \
