@@ -1659,20 +1659,24 @@ RUN(udp_lo, with_msg_zerocopy)
 /* ---------- corked datagrams ---------- */
 
 /* How a datagram is corked, and whether its checksum is left to the device. */
-enum cork { MORE, MORE_SEGMENTS, CORK, CORKS };
+enum cork { MORE, MORE_SEGMENTS, CORK, CORK_SEGMENTS, CORKS };
+
+static bool by_more(enum cork how)
+{
+	return how == MORE || how == MORE_SEGMENTS;
+}
+
+static bool in_segments(enum cork how)
+{
+	return how == MORE_SEGMENTS || how == CORK_SEGMENTS;
+}
 
 static void cork(struct conn *s, enum cork how, bool on)
 {
-	switch (how) {
-	case MORE_SEGMENTS:
-		set_int(s->snd, SOL_UDP, UDP_SEGMENT, on ? MSS : 0);
-		break;
-	case CORK:
+	if (!by_more(how))
 		set_int(s->snd, SOL_UDP, UDP_CORK, on);
-		break;
-	default:
-		break;
-	}
+	if (in_segments(how))
+		set_int(s->snd, SOL_UDP, UDP_SEGMENT, on ? MSS : 0);
 }
 
 static bool receive_datagram(struct conn *s, int len)
@@ -1688,12 +1692,15 @@ static bool receive_datagram(struct conn *s, int len)
 	return true;
 }
 
-/* A datagram of several requests has several notifications. */
+/*
+ * A datagram of several requests has several notifications. In segments its
+ * checksum is left to the device, which is when it can go without a copy.
+ */
 static void corked(struct __test_metadata *const _metadata, struct conn *s,
 		   enum cork how)
 {
 	const unsigned int parts = 8;
-	bool copied = s->lo || how == MORE;
+	bool copied = s->lo || !in_segments(how);
 	unsigned int i, d;
 	struct ring r;
 
@@ -1702,10 +1709,10 @@ static void corked(struct __test_metadata *const _metadata, struct conn *s,
 		cork(s, how, true);
 		for (i = 0; i < parts; i++) {
 			ASSERT_EQ(100, send_page(&r, s, i, 100,
-						 how != CORK && i < parts - 1 ? MSG_MORE : 0,
+						 by_more(how) && i < parts - 1 ? MSG_MORE : 0,
 						 IORING_SEND_ZC_REPORT_USAGE));
 		}
-		if (how == CORK && !copied) {
+		if (how == CORK_SEGMENTS) {
 			EXPECT_EQ(d * parts, r.notifs);
 		}
 		cork(s, how, false);
@@ -1720,13 +1727,16 @@ static void corked(struct __test_metadata *const _metadata, struct conn *s,
 BODY(corked_by_more) { corked(_metadata, s, MORE); }
 BODY(corked_by_more_in_segments) { corked(_metadata, s, MORE_SEGMENTS); }
 BODY(corked_by_option) { corked(_metadata, s, CORK); }
+BODY(corked_by_option_in_segments) { corked(_metadata, s, CORK_SEGMENTS); }
 
 RUN(udp, corked_by_more)
 RUN(udp, corked_by_more_in_segments)
 RUN(udp, corked_by_option)
+RUN(udp, corked_by_option_in_segments)
 RUN(udp_lo, corked_by_more)
 RUN(udp_lo, corked_by_more_in_segments)
 RUN(udp_lo, corked_by_option)
+RUN(udp_lo, corked_by_option_in_segments)
 
 /* Pieces of two rings: a notification of the other ring is not linked. */
 BODY(corked_by_two_rings)
@@ -1741,7 +1751,7 @@ BODY(corked_by_two_rings)
 		cork(s, how, true);
 		for (i = 0; i < 6; i++) {
 			ASSERT_EQ(100, send_page(&r[i & 1], s, i, 100,
-						 how != CORK && i < 5 ? MSG_MORE : 0, 0));
+						 by_more(how) && i < 5 ? MSG_MORE : 0, 0));
 		}
 		cork(s, how, false);
 		ASSERT_TRUE(!s->lo || receive_datagram(s, 600));
@@ -1767,7 +1777,7 @@ BODY(corked_and_dropped)
 	for (fails = 1; fails >= 0; fails--) {
 		unsigned int before = r.notifs;
 
-		cork(s, CORK, true);
+		cork(s, CORK_SEGMENTS, true);
 		for (i = 0; i < 4; i++) {
 			ASSERT_EQ(100, send_page(&r, s, i, 100, 0, 0));
 		}
@@ -1779,7 +1789,7 @@ BODY(corked_and_dropped)
 			EXPECT_EQ(-EFAULT, r.req[4].res);
 			EXPECT_STREQ("", finish(&r));
 			EXPECT_EQ(5, r.notifs);
-			cork(s, CORK, false);
+			cork(s, CORK_SEGMENTS, false);
 		}
 	}
 	close(s->snd);
