@@ -1840,7 +1840,7 @@ static int error_queue(struct conn *s, bool *wrong)
 /* Two providers: neither may take the other's for its own. */
 BODY(with_msg_zerocopy)
 {
-	bool tcp = s->type == SOCK_STREAM, wrong = false, behind_uring = false;
+	bool tcp = s->type == SOCK_STREAM, wrong = false;
 	int i, ret, sync = 0, got = 0;
 	const int len = 500;
 	long long end;
@@ -1857,23 +1857,14 @@ BODY(with_msg_zerocopy)
 		case 0:
 			fill(from, s->in, len);
 			ret = send(s->snd, from, len, MSG_ZEROCOPY | more);
-			if (tcp && ret < 0 && errno == ENOBUFS && behind_uring) {
-				/* Not on this skb. It must be sent first. */
-				tcp_uncork(s);
-				ASSERT_TRUE(settle(s));
-				set_int(s->snd, IPPROTO_TCP, TCP_NODELAY, 0);
-				ret = send(s->snd, from, len, MSG_ZEROCOPY | more);
-			}
 			ASSERT_EQ(len, ret) {
 				TH_LOG("send %d: %s", i, strerror(errno));
 			}
 			s->in += len;
-			behind_uring = false;
 			sync++;
 			break;
 		case 1:
 			ASSERT_EQ(len, send_page(&r, s, i, len, more, 0));
-			behind_uring = true;
 			break;
 		default:
 			fill(from, s->in, len);
