@@ -51,6 +51,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "bench.h"
 #include "zc_peer.h"
 
 #define MAX_SIZE	65536
@@ -61,7 +62,6 @@
 #define NOBODY		65534
 #define QUEUED		(128 << 10)	/* bytes of a stream not acknowledged */
 #define LOOK_EVERY	16	/* sends from one look at the charge to the next */
-#define PROFILE		"/sys/kernel/tracing/kprobe_profile"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -102,24 +102,10 @@ struct hits {
 /* Counts of the events that the caller has set up. */
 static struct hits read_hits(void)
 {
-	unsigned long hit, missed;
-	struct hits hits = { };
-	char name[64];
-	FILE *f;
-
-	f = fopen(PROFILE, "r");
-	if (!f)
-		err(1, "%s", PROFILE);
-	while (fscanf(f, "%63s %lu %lu", name, &hit, &missed) == 3) {
-		if (missed)
-			errx(1, "event %s missed %lu hits", name, missed);
-		if (!strcmp(name, "bench_skbs"))
-			hits.skbs = hit;
-		else if (!strcmp(name, "bench_runs"))
-			hits.runs = hit;
-	}
-	fclose(f);
-	return hits;
+	return (struct hits){
+		.skbs = profile_hits("bench_skbs"),
+		.runs = profile_hits("bench_runs"),
+	};
 }
 
 /* ------------------------------------------------------------------ */
@@ -537,26 +523,6 @@ static void usage(FILE *to)
 		"  -b SENDS in a batch\n"
 		"  -n SENDS measured, whole batches\n"
 		"  -p       count by the events that the caller has set up; no time\n");
-}
-
-static unsigned long number(const char *s, unsigned long min, unsigned long max)
-{
-	char *end;
-	unsigned long n = strtoul(s, &end, 10);
-
-	if (!*s || *end || n < min || n > max)
-		errx(1, "bad number: %s", s);
-	return n;
-}
-
-static int name(const char *s, const char * const *names, size_t n)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		if (!strcmp(s, names[i]))
-			return i;
-	errx(1, "unknown: %s", s);
 }
 
 int main(int argc, char **argv)

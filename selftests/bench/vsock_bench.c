@@ -25,6 +25,7 @@
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -39,13 +40,14 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "bench.h"
+
 #define MAX_SIZE	4096
 #define WARM_UP		300	/* messages before the measured ones */
 #define BATCH		14	/* messages queued at a time but for one, "queued" */
 #define NR_BUFS		32	/* provided buffers, a power of two */
 #define BUF_GROUP	0
 #define FIFO_PRIO	50
-#define PROFILE		"/sys/kernel/tracing/kprobe_profile"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -92,26 +94,12 @@ static double now(clockid_t clock)
 /* Hit counts of the two events that the caller has put into tracefs. */
 static struct hits read_hits(void)
 {
-	unsigned long hit, missed;
 	struct hits hits = { };
-	char name[64];
-	FILE *f;
 
-	if (!opt.probe)
-		return hits;
-
-	f = fopen(PROFILE, "r");
-	if (!f)
-		err(1, "%s", PROFILE);
-	while (fscanf(f, "%63s %lu %lu", name, &hit, &missed) == 3) {
-		if (missed)
-			errx(1, "event %s missed %lu hits", name, missed);
-		if (!strcmp(name, "bench_calls"))
-			hits.calls = hit;
-		else if (!strcmp(name, "bench_packets"))
-			hits.packets = hit;
+	if (opt.probe) {
+		hits.calls = profile_hits("bench_calls");
+		hits.packets = profile_hits("bench_packets");
 	}
-	fclose(f);
 	return hits;
 }
 
@@ -463,8 +451,6 @@ static void usage(FILE *f)
 
 static void parse(int argc, char **argv)
 {
-	unsigned int i;
-	char *end;
 	int c;
 
 	if (argc > 1 && !strcmp(argv[1], "--help")) {
@@ -474,12 +460,7 @@ static void parse(int argc, char **argv)
 	while ((c = getopt(argc, argv, "m:t:s:n:fph")) != -1) {
 		switch (c) {
 		case 'm':
-			for (i = 0; i < ARRAY_SIZE(mode_names); i++)
-				if (!strcmp(optarg, mode_names[i]))
-					break;
-			if (i == ARRAY_SIZE(mode_names))
-				errx(1, "no such mode: %s", optarg);
-			opt.mode = i;
+			opt.mode = name(optarg, mode_names, ARRAY_SIZE(mode_names));
 			break;
 		case 't':
 			if (!strcmp(optarg, "stream"))
@@ -490,14 +471,10 @@ static void parse(int argc, char **argv)
 				errx(1, "no such socket type: %s", optarg);
 			break;
 		case 's':
-			opt.size = strtoul(optarg, &end, 10);
-			if (*end || opt.size < 8 || opt.size > MAX_SIZE)
-				errx(1, "bad size: %s", optarg);
+			opt.size = number(optarg, 8, MAX_SIZE);
 			break;
 		case 'n':
-			opt.count = strtoul(optarg, &end, 10);
-			if (*end || opt.count < BATCH)
-				errx(1, "bad count: %s", optarg);
+			opt.count = number(optarg, BATCH, INT_MAX);
 			break;
 		case 'f':
 			opt.fifo = true;

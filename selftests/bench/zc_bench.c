@@ -54,6 +54,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "bench.h"
 #include "zc_peer.h"
 
 #ifndef SCM_ZC_NOTIFICATION
@@ -75,7 +76,6 @@ struct zc_info {
 
 #define MAX_SIZE	65536
 #define WARM_UP		300	/* sends before the measured ones */
-#define PROFILE		"/sys/kernel/tracing/kprobe_profile"
 #define SYS_ENTER	"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
@@ -147,24 +147,12 @@ static void count_calls(void)
 /* Counts of system calls, and of the two events that the caller has set up. */
 static struct hits read_hits(void)
 {
-	unsigned long hit, missed;
+	struct hits hits = {
+		.peer = profile_hits("bench_peer"),
+		.copies = profile_hits("bench_copies"),
+	};
 	uint64_t calls;
-	struct hits hits = { };
-	char name[64];
-	FILE *f;
 
-	f = fopen(PROFILE, "r");
-	if (!f)
-		err(1, "%s", PROFILE);
-	while (fscanf(f, "%63s %lu %lu", name, &hit, &missed) == 3) {
-		if (missed)
-			errx(1, "event %s missed %lu hits", name, missed);
-		if (!strcmp(name, "bench_peer"))
-			hits.peer = hit;
-		else if (!strcmp(name, "bench_copies"))
-			hits.copies = hit;
-	}
-	fclose(f);
 	if (read(calls_fd, &calls, sizeof(calls)) != sizeof(calls))
 		err(1, "read of a perf event");
 	hits.calls = calls;
@@ -425,26 +413,6 @@ static void usage(FILE *to)
 		"  -c BITS  plain: control messages, 1: PKTINFO, 2: SO_MARK, 4: SO_TIMESTAMPING\n"
 		"  -z       plain: the socket has SO_ZEROCOPY\n"
 		"  -p       count system calls and copies by the events that the caller has set up\n");
-}
-
-static unsigned long number(const char *s, unsigned long min, unsigned long max)
-{
-	char *end;
-	unsigned long n = strtoul(s, &end, 10);
-
-	if (!*s || *end || n < min || n > max)
-		errx(1, "bad number: %s", s);
-	return n;
-}
-
-static int name(const char *s, const char * const *names, size_t n)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		if (!strcmp(s, names[i]))
-			return i;
-	errx(1, "unknown: %s", s);
 }
 
 static void parse(int argc, char **argv)
